@@ -9,19 +9,9 @@
 
 namespace syncopate {
 
-namespace {
-
-using Call = MpiReplayLog::Call;
 using Announcement = MpiTransport::Announcement;
 
-MpiCluster::Options with_observer(MpiCluster::Options options, RunObserver& observer) {
-  if (options.observer && options.store) options.observer = &observer;
-  return options;
-}
-
-}  // namespace
-
-MpiRunState::MpiRunState(const MpiCluster::Options& given, MpiCommunicators& given_communicators)
+MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_communicators)
     : options(given),
       communicators(given_communicators),
       self(given_communicators.rank()),
@@ -52,349 +42,324 @@ void MpiRunState::serialise(StateArchive& archive) {
   if (archive.reads()) rows = StepRows(options.observer, row_begin, row_sent);
 }
 
-class MpiCluster::Process {
- public:
-  explicit Process(const Options& options);
+namespace {
 
-  RunTotals run(const Program& work, const Program& serve);
+using Call = MpiReplayLog::Call;
 
-  // The parts of a run, constructed again for each run.
-  struct Run {
-    Run(const Options& given, MpiCommunicators& communicators, MpiWaitRounds& rounds);
+MpiOptions with_observer(MpiOptions options, RunObserver& observer) {
+  if (options.observer && options.store) options.observer = &observer;
+  return options;
+}
 
-    MpiReplayLog replay_log;
-    LoggedRows logged_rows;
-    Options options;
-    MpiRunState state;
-    MpiWaiting waiting;
-    MpiCollectives collectives;
-    MpiPartialSums partial_sums;
-    MpiMessages messages;
-    MpiMicroBatches micro_batches;
-    MpiTotals totals;
-    MpiCheckpoints checkpoints;
+// The parts of a run, constructed again for each run.
+struct Run {
+  Run(const MpiOptions& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
+      : replay_log(given.store ? CheckpointLog::here() : nullptr, given.observer),
+        logged_rows(replay_log, given.observer),
+        options(with_observer(given, logged_rows)),
+        state(options, communicators),
+        waiting(
+            state, rounds, [this] { progress(); }, [this] { checkpoints.stop_if_called(); }),
+        collectives(state, waiting),
+        partial_sums(state, waiting),
+        messages(state, waiting),
+        micro_batches(state, waiting, collectives, partial_sums, messages),
+        totals(state, waiting, messages, partial_sums, micro_batches),
+        checkpoints(state, collectives, [this](ByteSink& out, Time at) { write_checkpoint(out, at); }) {}
 
-    // Begins a call that may wait and whose answer is not in the log.
-    void enter(MpiReplayLog::Call call) {
-      if (!replay_log.is_kept()) return;
-      if (replay_log.enter(call)) checkpoints.stop_if_called();
-      replay_log.wait();
+  MpiReplayLog replay_log;
+  LoggedRows logged_rows;
+  MpiOptions options;
+  MpiRunState state;
+  MpiWaiting waiting;
+  MpiCollectives collectives;
+  MpiPartialSums partial_sums;
+  MpiMessages messages;
+  MpiMicroBatches micro_batches;
+  MpiTotals totals;
+  MpiCheckpoints checkpoints;
+
+  // Begins a call that may wait and whose answer is not in the log.
+  void enter(MpiReplayLog::Call call) {
+    if (!replay_log.is_kept()) return;
+    if (replay_log.enter(call)) checkpoints.stop_if_called();
+    replay_log.wait();
+  }
+  // Start and finish a collective of any kind. `blocks`: the worker does both in one call (Cluster::perform).
+  StartedCollective start(Collective&& what, const Contribution& contribution, Place place, bool blocks) {
+    const bool is_partial = what.kind == Collective::Kind::partial_all_reduce;
+    if (replay_log.replays(Call::start)) {
+      const auto number = replay_log.next_answer<std::int64_t>(Call::start);
+      if (is_partial) return {what.kind, std::nullopt, number, contribution.step};
+      return collectives.started_before(std::move(what), contribution.step);
     }
-    // Start and finish a collective of any kind. `blocks`: the worker does both in one call (Cluster::perform).
-    StartedCollective start(Collective&& what, const Contribution& contribution, Place place, bool blocks);
-    CollectiveResult finish(StartedCollective&& started, Place place, bool blocks);
-    void serialise(StateArchive& archive) {
-      archive(state, collectives, partial_sums, messages, micro_batches, totals);
-      if (options.record) serialise_record(archive, state);
+    enter(Call::start);
+    StartedCollective started = is_partial ? partial_sums.start(std::move(what), contribution, place, blocks)
+                                           : collectives.start(std::move(what), contribution, place, blocks);
+    replay_log.record(Call::start, started.number);
+    return started;
+  }
+  CollectiveResult finish(StartedCollective&& started, Place place, bool blocks) {
+    using PartialOutcome = std::vector<MpiPartialSums::PartialOutcome>;
+    const bool is_partial = started.kind == Collective::Kind::partial_all_reduce;
+    if (replay_log.replays(Call::finish)) {
+      if (is_partial) return partial_sums.finished_before(replay_log.next_answer<PartialOutcome>(Call::finish));
+      return collectives.finished_before(std::move(started),
+                                         replay_log.next_answer<MpiCollectives::Finished>(Call::finish));
     }
-
-   private:
-    void progress() {
-      state.transport.progress();
-      partial_sums.progress();
-      if (collectives.are_under_way()) collectives.advance_all();
+    enter(Call::finish);
+    CollectiveResult result;
+    if (!is_partial) {
+      result = collectives.finish(std::move(started), place);
+      replay_log.record(Call::finish, collectives.last_finished());
+    } else {
+      result = partial_sums.finish(place, blocks);
+      replay_log.record(Call::finish, partial_sums.last_outcome());
     }
-    // Values are written last: to read them, the handles must exist, which the program holds only after the replay.
-    void write_checkpoint(ByteSink& out, Time at) {
-      replay_log.write(out);
-      StateArchive archive(out);
-      archive(at);
-      options.store->serialise(archive);
-      archive(*this);
-      CheckpointLog::here()->write_values(out, replay_log.position().values);
-    }
-  };
-  const Options& options() const { return options_; }
-  Run& parts() { return *run_; }
+    return result;
+  }
+  void serialise(StateArchive& archive) {
+    archive(state, collectives, partial_sums, messages, micro_batches, totals);
+    if (options.record) serialise_record(archive, state);
+  }
 
  private:
-  void finish();
-  void follow(ByteSource& replay_log);
-  void resume();
-  void agree_to_resume(const std::string& problem);
-  [[noreturn]] void fail(const std::string& what);
+  void progress() {
+    state.transport.progress();
+    partial_sums.progress();
+    if (collectives.are_under_way()) collectives.advance_all();
+  }
+  // Values are written last: to read them, the handles must exist, which the program holds only after the replay.
+  void write_checkpoint(ByteSink& out, Time at) {
+    replay_log.write(out);
+    StateArchive archive(out);
+    archive(at);
+    options.store->serialise(archive);
+    archive(*this);
+    CheckpointLog::here()->write_values(out, replay_log.position().values);
+  }
+};
 
-  Options options_;
-  MpiCommunicators communicators_;
-  MpiWaitRounds wait_rounds_;
+// During a replay the calls answer programs from MpiReplayLog, without any effect on other ranks.
+class MpiCluster : public Cluster {
+ public:
+  explicit MpiCluster(const MpiOptions& options) : options_(options), kept_(std::make_unique<Kept>(options)) {}
+
+  int workers() const override { return options_.workers; }
+  Servers servers() const override { return options_.servers; }
+
+  RunTotals run(const Program& work, const Program& serve) override {
+    try {
+      run_ = std::make_unique<Run>(options_, kept_->communicators, kept_->wait_rounds);
+      const MpiRunState& state = run_->state;
+      if (options_.store && options_.store->resumes()) {
+        run_->replay_log.at_end = [this] { resume(); };
+        if (state.is_worker() || state.is_server())
+          follow();
+        else
+          resume();
+      }
+      try {
+        if (state.is_worker()) work(state.self);
+        if (state.is_server() && serve) serve(state.self);
+      } catch (const MpiMicroBatches::EndlessMicroBatch&) {
+      }
+      finish();
+      RunTotals totals = run_->totals.add_up(state.program_end);
+      if (options_.record) gather_record(state, run_->totals.cut_time(), run_->partial_sums);
+      return totals;
+    } catch (const ReplayMismatch& other) {
+      if (run_ && run_->replay_log.replays() && !has_agreed_) agree_to_resume(other.what());
+      throw;
+    } catch (const LeftAtCheckpoint&) {
+      // Pending requests never finish, so their buffers are leaked: MPI may still write to them, and no other
+      // communicator may get their messages.
+      static_cast<void>(run_.release());
+      static_cast<void>(kept_.release());
+      throw;
+    } catch (const std::exception& error) {
+      fail(error.what());
+    } catch (...) {
+      fail("an exception of unknown type");
+    }
+  }
+
+  Time now(Rank) const override {
+    return run_->replay_log.answered<Time>(Call::now, [&] { return run_->state.now(); });
+  }
+  Bytes bytes_sent() const override {
+    return run_->replay_log.answered<Bytes>(Call::bytes_sent, [&] { return run_->state.bytes_sent(); });
+  }
+  int workers_left(Rank) override {
+    return run_->replay_log.answered<int>(Call::workers_left, [&] { return run_->messages.workers_left(); });
+  }
+  bool has_left(Rank, Rank other) const override {
+    return run_->replay_log.answered<bool>(Call::has_left, [&] { return run_->messages.has_left(other); });
+  }
+
+  std::optional<Gradient> compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                           const MicroBatch& samples, const Deadline& deadline) override {
+    if (run_->replay_log.replays(Call::compute)) {
+      if (run_->replay_log.next_is(Call::endless_micro_batch)) {
+        run_->replay_log.next_answer<bool>(Call::endless_micro_batch);
+        throw MpiMicroBatches::EndlessMicroBatch();
+      }
+      const auto outcome = run_->replay_log.next_answer<MpiMicroBatches::Outcome>(Call::compute);
+      return run_->micro_batches.computed_before(at, samples, outcome);
+    }
+    run_->enter(Call::compute);
+    try {
+      auto gradient = run_->micro_batches.compute(at, slot, samples, deadline);
+      run_->replay_log.record(Call::compute, run_->micro_batches.outcome());
+      return gradient;
+    } catch (const MpiMicroBatches::EndlessMicroBatch&) {
+      run_->replay_log.record(Call::endless_micro_batch, true);
+      throw;
+    }
+  }
+
+  bool may_lose_state(Rank) const override { return run_->micro_batches.may_lose_state(); }
+  bool has_lost_state(Rank) override {
+    return run_->replay_log.answered<bool>(Call::has_lost_state, [&] { return run_->micro_batches.has_lost_state(); });
+  }
+
+  StartedCollective start(Rank, Collective&& what, const Contribution& contribution, Place place) override {
+    return run_->start(std::move(what), contribution, place, false);
+  }
+  CollectiveResult finish(Rank, StartedCollective&& started, Place place) override {
+    return run_->finish(std::move(started), place, false);
+  }
+  bool has_ended(Rank, const StartedCollective& started, Place) override {
+    return run_->replay_log.answered<bool>(Call::has_ended, [&] { return run_->collectives.has_ended(started); });
+  }
+  CollectiveResult perform(Rank, Collective&& what, const Contribution& contribution, Place place) override {
+    return run_->finish(run_->start(std::move(what), contribution, place, true), place, true);
+  }
+
+  void report_steps(Rank, const Contribution& contribution) override {
+    if (!run_->replay_log.replays()) run_->totals.report_steps(contribution);
+  }
+  void send(Rank, Rank to, Message&& message, Place) override {
+    if (!run_->replay_log.replays()) run_->messages.send(to, std::move(message));
+  }
+  ReceivedMessage receive(Rank, std::optional<Rank> from, Time until, Place place) override {
+    using MessageHeader = std::optional<MpiMessages::MessageHeader>;
+    if (run_->replay_log.replays(Call::receive)) {
+      MessageHeader header = run_->replay_log.next_answer<MessageHeader>(Call::receive);
+      return header ? run_->messages.received_before(std::move(*header)) : nullptr;
+    }
+    run_->enter(Call::receive);
+    ReceivedMessage message = run_->messages.receive(from, until, place);
+    if (run_->replay_log.is_kept())
+      run_->replay_log.record(Call::receive, message ? MessageHeader(run_->messages.last_header()) : MessageHeader());
+    return message;
+  }
+  void discard(Rank, const BookedTime& work) override {
+    if (!run_->replay_log.replays()) run_->state.book_of(work.worker).lose(work.time);
+  }
+  void keep(Rank, const BookedTime& work, Step staleness) override {
+    if (!run_->replay_log.replays()) run_->totals.keep(work, staleness);
+  }
+
+ private:
+  // What all runs use.
+  struct Kept {
+    explicit Kept(const MpiOptions& options)
+        : communicators(options.communicator == MPI_COMM_NULL ? options.session.communicator() : options.communicator,
+                        options.workers + options.servers, options.workers, options.store != nullptr),
+          wait_rounds(communicators.waits()) {}
+    MpiCommunicators communicators;
+    MpiWaitRounds wait_rounds;
+  };
+
+  // After its program a participant announces its end and receives messages that the others still send.
+  void finish() {
+    using Ending = MpiRunState::Ending;
+    MpiRunState& state = run_->state;
+    if (!state.is_worker() && !state.is_server()) return;
+    if (run_->replay_log.replays(Call::end)) throw ReplayMismatch("it ends before the call that it had come to");
+    run_->enter(Call::end);
+    if (state.ending == Ending::none) {
+      if (!state.is_lost) {
+        state.clock.book(Activity::compute);
+        state.program_end = state.clock.booked();
+      }
+      state.program_has_ended = true;
+      state.transport.announce(Announcement::ended);
+      state.ending = Ending::announced;
+    }
+    // Worker 0 sends the results of partial all-reduces until all workers have ended.
+    if (state.is_worker() && state.ending != Ending::closed) run_->collectives.wait_for_all_ends();
+    if (state.ending != Ending::closed) state.transport.announce(Announcement::closed);
+    state.ending = Ending::closed;
+    run_->waiting.wait({}, [&] {
+      for (const auto kind : {MpiTransport::Kind::message, MpiTransport::Kind::group_arrival})
+        while (state.transport.take(kind)) continue;  // the frame arrived too late and is dropped unread
+      const int participants = state.participants();
+      return state.transport.count_announced(Announcement::closed, 0, participants) == participants - 1 &&
+             state.transport.nothing_under_way();
+    });
+  }
+
+  void follow() {
+    try {
+      run_->replay_log.follow(options_.store->part());
+    } catch (const std::exception& fault) {
+      agree_to_resume(fault.what());
+    }
+  }
+
+  // Reads the checkpoint at the end of the replay, when all objects of the program exist and only values are missing.
+  void resume() {
+    std::string problem;
+    Time at{};
+    if (run_->replay_log.replays()) {
+      try {
+        ByteSource& in = options_.store->part();
+        StateArchive archive(in);
+        archive(at);
+        options_.store->serialise(archive);
+        archive(*run_);
+        CheckpointLog::here()->read_values(in);
+      } catch (const std::exception& fault) {
+        problem = fault.what();
+      }
+    }
+    agree_to_resume(problem);
+    if (run_->replay_log.replays()) CheckpointLog::here()->end_replay();
+    MpiRunState& state = run_->state;
+    const bool is_inside = run_->replay_log.replays() && run_->replay_log.position().is_inside;
+    state.clock.resume_from(kept_->communicators.common_start_ns() - at.time_since_epoch().count(), is_inside);
+    options_.store->resumed();
+  }
+
+  // Collective over all ranks. Throws ReplayMismatch on all ranks if any rank has a problem.
+  void agree_to_resume(const std::string& problem) {
+    has_agreed_ = true;
+    const auto problems = gather_texts(problem, kept_->communicators.everyone(), kept_->communicators.cores_suffice());
+    for (std::size_t rank = 0; rank < problems.size(); ++rank)
+      if (!problems[rank].empty()) throw ReplayMismatch(fmt::format("rank {}: {}", rank, problems[rank]));
+  }
+
+  [[noreturn]] void fail(const std::string& what) {
+    const Rank self{kept_->communicators.rank()};
+    const bool is_worker = self.value < options_.workers, is_idle = self.value >= options_.workers + options_.servers;
+    const std::string role = is_worker ? fmt::format("worker {}", self.value) : is_idle ? "idle rank" : "server";
+    const Time now = run_ ? run_->state.now() : start_time;
+    const std::string text =
+        fmt::format("{} after {:.6f} s (seed {}): {}", role, to_seconds(now), options_.compute_time.seed(), what);
+    if (options_.before_abort) options_.before_abort(text);
+    options_.session.abort(text);
+  }
+
+  MpiOptions options_;
+  std::unique_ptr<Kept> kept_;
   std::unique_ptr<Run> run_;
   bool has_agreed_ = false;
 };
 
-MpiCluster::Process::Process(const Options& options)
-    : options_(options),
-      communicators_(options.communicator == MPI_COMM_NULL ? options.session.communicator() : options.communicator,
-                     options.workers + options.servers, options.workers, options.store != nullptr),
-      wait_rounds_(communicators_.waits()) {}
+}  // namespace
 
-MpiCluster::Process::Run::Run(const Options& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
-    : replay_log(given.store ? CheckpointLog::here() : nullptr, given.observer),
-      logged_rows(replay_log, given.observer),
-      options(with_observer(given, logged_rows)),
-      state(options, communicators),
-      waiting(
-          state, rounds, [this] { progress(); }, [this] { checkpoints.stop_if_called(); }),
-      collectives(state, waiting),
-      partial_sums(state, waiting),
-      messages(state, waiting),
-      micro_batches(state, waiting, collectives, partial_sums, messages),
-      totals(state, waiting, messages, partial_sums, micro_batches),
-      checkpoints(state, collectives, [this](ByteSink& out, Time at) { write_checkpoint(out, at); }) {}
-
-StartedCollective MpiCluster::Process::Run::start(Collective&& what, const Contribution& contribution, Place place,
-                                                  bool blocks) {
-  const bool is_partial = what.kind == Collective::Kind::partial_all_reduce;
-  if (replay_log.replays(Call::start)) {
-    const auto number = replay_log.next_answer<std::int64_t>(Call::start);
-    if (is_partial) return {what.kind, std::nullopt, number, contribution.step};
-    return collectives.started_before(std::move(what), contribution.step);
-  }
-  enter(Call::start);
-  StartedCollective started = is_partial ? blocks ? partial_sums.begin(std::move(what), contribution)
-                                                  : partial_sums.start(std::move(what), contribution, place)
-                              : blocks ? collectives.arrive(std::move(what), true, contribution, place)
-                                         : collectives.start(std::move(what), contribution, place);
-  replay_log.record(Call::start, started.number);
-  return started;
-}
-
-CollectiveResult MpiCluster::Process::Run::finish(StartedCollective&& started, Place place, bool blocks) {
-  using PartialOutcome = std::vector<MpiPartialSums::PartialOutcome>;
-  const bool is_partial = started.kind == Collective::Kind::partial_all_reduce;
-  if (replay_log.replays(Call::finish)) {
-    if (is_partial) return partial_sums.finished_before(replay_log.next_answer<PartialOutcome>(Call::finish));
-    return collectives.finished_before(std::move(started),
-                                       replay_log.next_answer<MpiCollectives::Finished>(Call::finish));
-  }
-  enter(Call::finish);
-  CollectiveResult result;
-  if (!is_partial) {
-    result = collectives.finish(std::move(started), place);
-    replay_log.record(Call::finish, collectives.last_finished());
-  } else {
-    result = blocks ? partial_sums.wait_for_result(place) : partial_sums.finish(place);
-    replay_log.record(Call::finish, partial_sums.last_outcome());
-  }
-  return result;
-}
-
-RunTotals MpiCluster::Process::run(const Program& work, const Program& serve) {
-  try {
-    run_ = std::make_unique<Run>(options_, communicators_, wait_rounds_);
-    const MpiRunState& state = run_->state;
-    if (options_.store && options_.store->resumes()) {
-      run_->replay_log.at_end = [this] { resume(); };
-      if (state.is_worker() || state.is_server())
-        follow(options_.store->part());
-      else
-        resume();
-    }
-    try {
-      if (state.is_worker()) work(state.self);
-      if (state.is_server() && serve) serve(state.self);
-    } catch (const MpiMicroBatches::EndlessMicroBatch&) {
-    }
-    finish();
-    RunTotals totals = run_->totals.add_up(state.program_end);
-    if (options_.record) gather_record(state, run_->totals.cut_time(), run_->partial_sums);
-    return totals;
-  } catch (const ReplayMismatch& other) {
-    if (run_ && run_->replay_log.replays() && !has_agreed_) agree_to_resume(other.what());
-    throw;
-  } catch (const LeftAtCheckpoint&) {
-    throw;
-  } catch (const std::exception& error) {
-    fail(error.what());
-  } catch (...) {
-    fail("an exception of unknown type");
-  }
-}
-
-void MpiCluster::Process::follow(ByteSource& replay_log) {
-  try {
-    run_->replay_log.follow(replay_log);
-  } catch (const std::exception& fault) {
-    agree_to_resume(fault.what());
-  }
-}
-
-// Reads the checkpoint at the end of the replay, when all objects of the program exist and only values are missing.
-void MpiCluster::Process::resume() {
-  std::string problem;
-  Time at{};
-  if (run_->replay_log.replays()) {
-    try {
-      ByteSource& in = options_.store->part();
-      StateArchive archive(in);
-      archive(at);
-      options_.store->serialise(archive);
-      archive(*run_);
-      CheckpointLog::here()->read_values(in);
-    } catch (const std::exception& fault) {
-      problem = fault.what();
-    }
-  }
-  agree_to_resume(problem);
-  if (run_->replay_log.replays()) CheckpointLog::here()->end_replay();
-  MpiRunState& state = run_->state;
-  const bool is_inside = run_->replay_log.replays() && run_->replay_log.position().is_inside;
-  state.clock.resume_from(communicators_.common_start_ns() - at.time_since_epoch().count(), is_inside);
-  options_.store->resumed();
-}
-
-// Collective over all ranks. Throws ReplayMismatch on all ranks if any rank has a problem.
-void MpiCluster::Process::agree_to_resume(const std::string& problem) {
-  has_agreed_ = true;
-  const auto problems = gather_texts(problem, communicators_.everyone(), communicators_.cores_suffice());
-  for (std::size_t rank = 0; rank < problems.size(); ++rank)
-    if (!problems[rank].empty()) throw ReplayMismatch(fmt::format("rank {}: {}", rank, problems[rank]));
-}
-
-// After its program a participant announces its end and receives messages that the others still send.
-void MpiCluster::Process::finish() {
-  using Ending = MpiRunState::Ending;
-  MpiRunState& state = run_->state;
-  if (!state.is_worker() && !state.is_server()) return;
-  if (run_->replay_log.replays(Call::end)) throw ReplayMismatch("it ends before the call that it had come to");
-  run_->enter(Call::end);
-  if (state.ending == Ending::none) {
-    if (!state.is_lost) {
-      state.clock.book(Activity::compute);
-      state.program_end = state.clock.booked();
-    }
-    state.program_has_ended = true;
-    state.transport.announce(Announcement::ended);
-    state.ending = Ending::announced;
-  }
-  // Worker 0 sends the results of partial all-reduces until all workers have ended.
-  if (state.is_worker() && state.ending != Ending::closed) run_->collectives.wait_for_all_ends();
-  if (state.ending != Ending::closed) state.transport.announce(Announcement::closed);
-  state.ending = Ending::closed;
-  run_->waiting.wait({}, [&] {
-    for (const auto kind : {MpiTransport::Kind::message, MpiTransport::Kind::group_arrival})
-      while (state.transport.take(kind)) continue;  // the frame arrived too late and is dropped unread
-    const int participants = state.participants();
-    return state.transport.count_announced(Announcement::closed, 0, participants) == participants - 1 &&
-           state.transport.nothing_under_way();
-  });
-}
-
-void MpiCluster::Process::fail(const std::string& what) {
-  const Rank self{communicators_.rank()};
-  const bool is_worker = self.value < options_.workers, is_idle = self.value >= options_.workers + options_.servers;
-  const std::string role = is_worker ? fmt::format("worker {}", self.value) : is_idle ? "idle rank" : "server";
-  const Time now = run_ ? run_->state.now() : start_time;
-  const std::string text =
-      fmt::format("{} after {:.6f} s (seed {}): {}", role, to_seconds(now), options_.compute_time.seed(), what);
-  if (options_.before_abort) options_.before_abort(text);
-  options_.session.abort(text);
-}
-
-MpiCluster::MpiCluster(const Options& options) : process_(std::make_unique<Process>(options)) {}
-MpiCluster::~MpiCluster() = default;
-
-int MpiCluster::workers() const { return process_->options().workers; }
-Servers MpiCluster::servers() const { return process_->options().servers; }
-RunTotals MpiCluster::run(const Program& work, const Program& serve) {
-  try {
-    return process_->run(work, serve);
-  } catch (const LeftAtCheckpoint&) {
-    // Pending requests never finish, so the process is leaked: MPI may still write to the requests' buffers, and no
-    // other communicator may get their messages.
-    static_cast<void>(process_.release());
-    throw;
-  }
-}
-
-// During a replay the calls below answer programs from MpiReplayLog, without any effect on other ranks.
-Time MpiCluster::now(Rank) const {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<Time>(Call::now, [&] { return parts.state.now(); });
-}
-Bytes MpiCluster::bytes_sent() const {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<Bytes>(Call::bytes_sent, [&] { return parts.state.bytes_sent(); });
-}
-int MpiCluster::workers_left(Rank) {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<int>(Call::workers_left, [&] { return parts.messages.workers_left(); });
-}
-bool MpiCluster::has_left(Rank, Rank other) const {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<bool>(Call::has_left, [&] { return parts.messages.has_left(other); });
-}
-
-std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
-                                                     const MicroBatch& samples, const Deadline& deadline) {
-  auto& parts = process_->parts();
-  if (parts.replay_log.replays(Call::compute)) {
-    if (parts.replay_log.next_is(Call::endless_micro_batch)) {
-      parts.replay_log.next_answer<bool>(Call::endless_micro_batch);
-      throw MpiMicroBatches::EndlessMicroBatch();
-    }
-    const auto outcome = parts.replay_log.next_answer<MpiMicroBatches::Outcome>(Call::compute);
-    return parts.micro_batches.computed_before(at, samples, outcome);
-  }
-  parts.enter(Call::compute);
-  try {
-    auto gradient = parts.micro_batches.compute(at, slot, samples, deadline);
-    parts.replay_log.record(Call::compute, parts.micro_batches.outcome());
-    return gradient;
-  } catch (const MpiMicroBatches::EndlessMicroBatch&) {
-    parts.replay_log.record(Call::endless_micro_batch, true);
-    throw;
-  }
-}
-
-bool MpiCluster::may_lose_state(Rank) const { return process_->parts().micro_batches.may_lose_state(); }
-bool MpiCluster::has_lost_state(Rank) {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<bool>(Call::has_lost_state, [&] { return parts.micro_batches.has_lost_state(); });
-}
-
-StartedCollective MpiCluster::start(Rank, Collective&& what, const Contribution& contribution, Place place) {
-  return process_->parts().start(std::move(what), contribution, place, false);
-}
-CollectiveResult MpiCluster::finish(Rank, StartedCollective&& started, Place place) {
-  return process_->parts().finish(std::move(started), place, false);
-}
-bool MpiCluster::has_ended(Rank, const StartedCollective& started, Place) {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<bool>(Call::has_ended, [&] { return parts.collectives.has_ended(started); });
-}
-CollectiveResult MpiCluster::perform(Rank, Collective&& what, const Contribution& contribution, Place place) {
-  auto& parts = process_->parts();
-  return parts.finish(parts.start(std::move(what), contribution, place, true), place, true);
-}
-
-void MpiCluster::report_steps(Rank, const Contribution& contribution) {
-  auto& parts = process_->parts();
-  if (!parts.replay_log.replays()) parts.totals.report_steps(contribution);
-}
-void MpiCluster::send(Rank, Rank to, Message&& message, Place) {
-  auto& parts = process_->parts();
-  if (!parts.replay_log.replays()) parts.messages.send(to, std::move(message));
-}
-ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place place) {
-  using MessageHeader = std::optional<MpiMessages::MessageHeader>;
-  auto& parts = process_->parts();
-  if (parts.replay_log.replays(Call::receive)) {
-    MessageHeader header = parts.replay_log.next_answer<MessageHeader>(Call::receive);
-    return header ? parts.messages.received_before(std::move(*header)) : nullptr;
-  }
-  parts.enter(Call::receive);
-  ReceivedMessage message = parts.messages.receive(from, until, place);
-  if (parts.replay_log.is_kept())
-    parts.replay_log.record(Call::receive, message ? MessageHeader(parts.messages.last_header()) : MessageHeader());
-  return message;
-}
-void MpiCluster::discard(Rank, const BookedTime& work) {
-  auto& parts = process_->parts();
-  if (!parts.replay_log.replays()) parts.state.book_of(work.worker).lose(work.time);
-}
-void MpiCluster::keep(Rank, const BookedTime& work, Step staleness) {
-  auto& parts = process_->parts();
-  if (!parts.replay_log.replays()) parts.totals.keep(work, staleness);
-}
+std::unique_ptr<Cluster> make_mpi_cluster(const MpiOptions& options) { return std::make_unique<MpiCluster>(options); }
 
 }  // namespace syncopate

@@ -155,15 +155,8 @@ FlatVector zeros_of(Bytes bytes) {
   return values;
 }
 
-StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place) {
-  StartedCollective started = arrive(std::move(what), false, contribution, place);
-  advance_all();
-  state_.clock.book(Activity::communicate, {place.operation});
-  return started;
-}
-
-StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const Contribution& contribution,
-                                         const Place& place) {
+StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place,
+                                        bool blocks) {
   if (!state_.is_worker()) throw RunFailure("a server cannot take part in a collective");
   const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < state_.options.workers; };
   if (!is_a_worker(what.root))
@@ -179,6 +172,10 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   collective.own.blocks = blocks;
   collective.what = std::move(what);
   tell_others(group, collective);
+  if (!blocks) {
+    advance_all();
+    state_.clock.book(Activity::communicate, {place.operation});
+  }
   return handle_of(group, collective, contribution.step);
 }
 

@@ -217,12 +217,10 @@ class MpiCollectives {
   MpiCollectives(MpiRunState& state, MpiWaiting& waiting)
       : state_(state), waiting_(waiting), all_{.members = {Rank{0}, state.options.workers}} {}
 
-  // See Cluster.
-  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
+  // See Cluster. `blocks`: the worker does nothing else before `finish` (Cluster::perform).
+  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place, bool blocks);
   CollectiveResult finish(StartedCollective&& started, const Place& place);
   bool has_ended(const StartedCollective& started);
-  // The halves of Cluster::perform: `arrive` starts the collective, then `finish` waits for its end.
-  StartedCollective arrive(Collective&& what, bool blocks, const Contribution& contribution, const Place& place);
 
   // Everything that a program received when it finished a collective. A replay computes the same result from it.
   struct Finished {

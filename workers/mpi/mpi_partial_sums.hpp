@@ -107,19 +107,9 @@ class MpiPartialSums {
  public:
   MpiPartialSums(MpiRunState& state, MpiWaiting& waiting);
 
-  // See Cluster.
-  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place) {
-    StartedCollective started = begin(std::move(what), contribution);
-    state_.clock.book(Activity::communicate, {place.operation});
-    return started;
-  }
-  CollectiveResult finish(const Place& place) {
-    state_.clock.enter();
-    return wait_for_result(place);
-  }
-  // The halves of Cluster::perform.
-  StartedCollective begin(Collective&& what, const Contribution& contribution);
-  CollectiveResult wait_for_result(const Place& place);
+  // See Cluster. `blocks`: the worker does both in one call (Cluster::perform).
+  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place, bool blocks);
+  CollectiveResult finish(const Place& place, bool blocks);
 
   // The result that a program received of a partial all-reduce. A replay computes the same result from it.
   struct PartialOutcome {
