@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
-#include "workers/mpi/mpi_checkpoints.hpp"
+#include "workers/mpi/mpi_collectives.hpp"
 #include "workers/mpi/mpi_work.hpp"
 
 namespace syncopate {
-
-using Announcement = MpiTransport::Announcement;
 
 MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_communicators)
     : options(given),
@@ -29,7 +28,8 @@ MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_commun
 
 bool MpiRunState::others_are_through() const {
   for (const Rank worker : workers())
-    if (worker != self && !has_ended(worker) && !transport.has_announced(Announcement::lost, worker)) return false;
+    if (worker != self && !has_ended(worker) && !transport.has_announced(MpiTransport::Announcement::lost, worker))
+      return false;
   return true;
 }
 
@@ -44,6 +44,246 @@ void MpiRunState::serialise(StateArchive& archive) {
 
 namespace {
 
+using Announcement = MpiTransport::Announcement;
+
+// Stops all ranks of a run and writes each rank's part of a checkpoint. Rank 0 asks its store whether a checkpoint is
+// due and announces it. The other ranks notice the announcement at the start of their next call that may wait, in a
+// wait or in a sleep. They stop there, even if they wait for another rank. Stopped ranks send no new messages:
+// - Ranks receive until each rank has every frame that was sent to it.
+// - Collectives that all members have entered are finished. For the other collectives each rank saves its contribution.
+// - Each rank writes its part. The run continues once all parts are written. Clocks stand still until then.
+class MpiCheckpoints {
+ public:
+  // Writes this rank's part of a checkpoint, for a run that has stopped at time `at`.
+  using Write = std::function<void(ByteSink& out, Time at)>;
+  MpiCheckpoints(MpiRunState& state, MpiCollectives& collectives, Write write)
+      : state_(state), collectives_(collectives), write_(std::move(write)), store_(state.options.store) {}
+
+  // Call it repeatedly wherever a rank may stop; it is cheap. Throws LeftAtCheckpoint if the run ends at a checkpoint.
+  void stop_if_called() {
+    if (!store_ || monotonic_ns() < next_look_ns_) return;
+    constexpr std::int64_t look_every_ns = 1'000'000;
+    next_look_ns_ = monotonic_ns() + look_every_ns;
+    if (const auto number = called_for()) stop(*number);
+  }
+
+ private:
+  struct CheckpointStop {
+    Time at{};                         // latest time of any rank's clock
+    std::vector<std::int64_t> sent{};  // frames sent to this rank, by sender
+  };
+  // Once rank 0 has announced `closed`, it calls for no more checkpoints, because other ranks may leave then.
+  std::optional<std::int64_t> called_for() {
+    constexpr auto call = Announcement::checkpoint;
+    if (state_.self != Rank{0}) {
+      state_.transport.progress();
+      return state_.transport.take_announced(call, Rank{0});
+    }
+    if (state_.ending == MpiRunState::Ending::closed) return std::nullopt;
+    const auto number = store_->due();
+    if (number) state_.transport.announce(call, *number);
+    return number;
+  }
+
+  void stop(std::int64_t number) {
+    const CheckpointStop stopped = stand_still();
+    const std::int64_t begin_ns = monotonic_ns();
+    wait_politely(state_.communicators.cores_suffice(), [&] {
+      drive();
+      return std::ranges::equal(state_.transport.received_from(), stopped.sent) &&
+             state_.transport.has_nothing_half_way() && collectives_.have_ended();
+    });
+    gather<std::int64_t>({0}, true);  // ranks with collectives left to finish may need this rank
+
+    const CheckpointStore::Written written = store_->write(number, [&](ByteSink& out) { write_(out, stopped.at); });
+    const std::vector<std::uint64_t> own = {written.digest ? 1U : 0U, written.digest.value_or(0),
+                                            static_cast<std::uint64_t>(monotonic_ns() - begin_ns)};
+    const std::vector<std::uint64_t> all = gather(own, false);
+    std::uint64_t longest_ns = 0;
+    std::vector<std::optional<std::uint64_t>> digests;
+    for (std::size_t part = 0; part < all.size(); part += own.size()) {
+      digests.push_back(all[part] ? std::optional(all[part + 1]) : std::nullopt);
+      longest_ns = std::max(longest_ns, all[part + 2]);
+    }
+    // All clocks skip the same time: the longest that any rank took from `begin_ns` until it had written its part.
+    state_.clock.stood_still(static_cast<std::int64_t>(longest_ns));
+    if (store_->written(number, digests)) throw LeftAtCheckpoint();
+  }
+
+  CheckpointStop stand_still() {
+    std::vector<std::int64_t> own = {state_.now().time_since_epoch().count()};
+    own.insert(own.end(), state_.transport.sent_to().begin(), state_.transport.sent_to().end());
+    const std::vector<std::int64_t> all = gather(own, true);
+    CheckpointStop stopped;
+    for (auto part = all.begin(); part != all.end(); part += std::ssize(own)) {
+      stopped.at = std::max(stopped.at, Time{Duration{part[0]}});
+      stopped.sent.push_back(part[1 + state_.self.value]);
+    }
+    return stopped;
+  }
+
+  void drive() {
+    state_.transport.progress();
+    collectives_.drive();
+  }
+  template <typename Number>
+  std::vector<Number> gather(const std::vector<Number>& own, bool drives) {
+    const MpiCommunicators& communicators = state_.communicators;
+    return gather_politely(own, communicators.checkpoints(), communicators.cores_suffice(), [this, drives] {
+      if (drives) drive();
+    });
+  }
+
+  MpiRunState& state_;
+  MpiCollectives& collectives_;
+  Write write_;
+  CheckpointStore* store_;
+  std::int64_t next_look_ns_ = 0;
+};
+
+// Log of everything the cluster returned to this rank's program, call by call, a few bytes each. Gradients and models
+// appear by their numbers (CheckpointLog), not their values. A restarted process replays the log: it answers the
+// program's calls from the log, without arithmetic, waiting or communication, until the call at which the ranks
+// stopped. There the state of the run is read from the checkpoint, and that call continues.
+class MpiReplayLog {
+ public:
+  // A call of Cluster, or an event between calls.
+  enum class Call : std::uint8_t {
+    now,
+    has_left,
+    workers_left,
+    has_lost_state,
+    bytes_sent,
+    compute,
+    start,  // starts a collective, even if the worker waits for its result in the same call
+    finish,
+    has_ended,
+    receive,
+    endless_micro_batch,  // ends a program (MpiMicroBatches::EndlessMicroBatch)
+    row,                  // not a call: a row of steps.csv, for the observer
+    end,                  // not a call: the end of the program
+  };
+
+  // The call at which a rank stopped.
+  struct Position {
+    Call call{};
+    bool is_inside = false;    // whether the call had begun to wait when the rank stopped
+    std::uint64_t values = 0;  // number of values created before the call began
+  };
+
+  // `log`: null if nothing is logged. `observer`: gets logged rows again during a replay; may be null.
+  MpiReplayLog(CheckpointLog* log, RunObserver* observer) : log_(log), observer_(observer) {}
+  MpiReplayLog(const MpiReplayLog&) = delete;
+  MpiReplayLog& operator=(const MpiReplayLog&) = delete;
+
+  bool is_kept() const { return log_ != nullptr; }
+  bool replays() const { return replays_; }
+
+  // Whether this call is answered from the log. At the end of the log it calls `at_end` and ends the replay.
+  bool replays(Call call) {
+    if (!replays_) return false;
+    replay_rows();
+    if (!calls_.is_through()) return true;
+    if (call != position_.call) throw ReplayMismatch("it comes to another call than the one at which it had stopped");
+    at_end();
+    replays_ = false;
+    has_just_resumed_ = true;
+    return false;
+  }
+
+  std::function<void()> at_end;
+  // Returns the logged answer to the next call.
+  template <typename Answer>
+  Answer next_answer(Call call) {
+    Answer answer{};
+    take(call);
+    StateArchive(calls_.source())(answer);
+    return answer;
+  }
+
+  bool next_is(Call call) const { return replays_ && !calls_.is_through() && next() == call; }
+
+  // Logs the answer that a call gets now.
+  template <typename Answer>
+  void record(Call call, const Answer& answer) {
+    if (!is_kept()) return;
+    calls_.bytes.push_back(static_cast<char>(call));
+    Answer written = answer;
+    StateArchive(calls_.sink())(written);
+  }
+
+  template <typename Answer, typename Ask>
+  Answer answered(Call call, const Ask& ask) {
+    if (!is_kept()) return ask();
+    if (replays(call)) return next_answer<Answer>(call);
+    const Answer answer = ask();
+    record(call, answer);
+    return answer;
+  }
+
+  // Begins a call that may wait, at which a rank may stop. Returns false if the run has resumed inside this call.
+  bool enter(Call call) {
+    if (!is_kept()) return true;
+    if (std::exchange(has_just_resumed_, false)) return !position_.is_inside;
+    position_ = {.call = call, .is_inside = false, .values = log_->last_number()};
+    return true;
+  }
+
+  void wait() { position_.is_inside = true; }
+  const Position& position() const { return position_; }
+
+  void write(ByteSink& out) {
+    log_->write_log(out, position_.values);
+    StateArchive archive(out);
+    archive(position_, calls_.bytes);
+  }
+
+  // Starts a replay of the log in `in`. Call it at the beginning of the run.
+  void follow(ByteSource& in) {
+    log_->follow(in);
+    StateArchive archive(in);
+    archive(position_, calls_.bytes);
+    calls_.next = 0;
+    replays_ = true;
+  }
+
+ private:
+  Call next() const { return static_cast<Call>(calls_.bytes[calls_.next]); }
+  void replay_rows() {
+    while (!calls_.is_through() && next() == Call::row) {
+      const auto row = next_answer<StepRow>(Call::row);
+      if (observer_) observer_->on_row(row);
+    }
+  }
+
+  void take(Call call) {
+    if (next() != call) throw ReplayMismatch("it makes another call than it had made");
+    ++calls_.next;
+  }
+
+  CheckpointLog* log_;
+  RunObserver* observer_;
+  StoredBytes calls_;  // each call is followed by its answer
+  bool replays_ = false;
+  bool has_just_resumed_ = false;
+  Position position_;
+};
+
+// Logs rows and passes them to an observer. Other calls of the observer are not logged, because a replay repeats them.
+class LoggedRows : public RunObserver {
+ public:
+  LoggedRows(MpiReplayLog& replay_log, RunObserver* observer) : replay_log_(replay_log), observer_(observer) {}
+  void on_row(const StepRow& row) override {
+    replay_log_.record(MpiReplayLog::Call::row, row);
+    observer_->on_row(row);
+  }
+  void on_publish(const Publication& publication) override { observer_->on_publish(publication); }
+
+ private:
+  MpiReplayLog& replay_log_;
+  RunObserver* observer_;
+};
+
 using Call = MpiReplayLog::Call;
 
 MpiOptions with_observer(MpiOptions options, RunObserver& observer) {
@@ -52,8 +292,8 @@ MpiOptions with_observer(MpiOptions options, RunObserver& observer) {
 }
 
 // The parts of a run, constructed again for each run.
-struct Run {
-  Run(const MpiOptions& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
+struct MpiRun {
+  MpiRun(const MpiOptions& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
       : replay_log(given.store ? CheckpointLog::here() : nullptr, given.observer),
         logged_rows(replay_log, given.observer),
         options(with_observer(given, logged_rows)),
@@ -85,6 +325,7 @@ struct Run {
     if (replay_log.enter(call)) checkpoints.stop_if_called();
     replay_log.wait();
   }
+
   // Start and finish a collective of any kind. `blocks`: the worker does both in one call (Cluster::perform).
   StartedCollective start(Collective&& what, const Contribution& contribution, Place place, bool blocks) {
     const bool is_partial = what.kind == Collective::Kind::partial_all_reduce;
@@ -99,6 +340,7 @@ struct Run {
     replay_log.record(Call::start, started.number);
     return started;
   }
+
   CollectiveResult finish(StartedCollective&& started, Place place, bool blocks) {
     using PartialOutcome = std::vector<MpiPartialSums::PartialOutcome>;
     const bool is_partial = started.kind == Collective::Kind::partial_all_reduce;
@@ -118,6 +360,7 @@ struct Run {
     }
     return result;
   }
+
   void serialise(StateArchive& archive) {
     archive(state, collectives, partial_sums, messages, micro_batches, totals);
     if (options.record) serialise_record(archive, state);
@@ -129,6 +372,7 @@ struct Run {
     partial_sums.progress();
     if (collectives.are_under_way()) collectives.advance_all();
   }
+
   // Values are written last: to read them, the handles must exist, which the program holds only after the replay.
   void write_checkpoint(ByteSink& out, Time at) {
     replay_log.write(out);
@@ -150,7 +394,7 @@ class MpiCluster : public Cluster {
 
   RunTotals run(const Program& work, const Program& serve) override {
     try {
-      run_ = std::make_unique<Run>(options_, kept_->communicators, kept_->wait_rounds);
+      run_ = std::make_unique<MpiRun>(options_, kept_->communicators, kept_->wait_rounds);
       const MpiRunState& state = run_->state;
       if (options_.store && options_.store->resumes()) {
         run_->replay_log.at_end = [this] { resume(); };
@@ -254,6 +498,7 @@ class MpiCluster : public Cluster {
       run_->replay_log.record(Call::receive, message ? MessageHeader(run_->messages.last_header()) : MessageHeader());
     return message;
   }
+
   void discard(Rank, const BookedTime& work) override {
     if (!run_->replay_log.replays()) run_->state.book_of(work.worker).lose(work.time);
   }
@@ -354,7 +599,7 @@ class MpiCluster : public Cluster {
 
   MpiOptions options_;
   std::unique_ptr<Kept> kept_;
-  std::unique_ptr<Run> run_;
+  std::unique_ptr<MpiRun> run_;
   bool has_agreed_ = false;
 };
 
