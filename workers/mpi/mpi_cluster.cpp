@@ -23,7 +23,7 @@ MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_commun
   // Only servers know which gradients they keep, but the workers' spans are in other processes, so fates are collected.
   if (spans && options.servers > 0) spans->collect_fates();
   for (const Rank worker : workers()) books_[worker] = Book(worker, start_time, spans);
-  clock.restart(communicators.common_start_ns(), spans, self);
+  clock = WallAccount(communicators.common_start_ns(), spans, self);
 }
 
 bool MpiRunState::others_are_through() const {

@@ -89,7 +89,9 @@ std::unique_ptr<Cluster> make_mpi_cluster(const MpiOptions& options);
 class WallAccount {
  public:
   // Time counts from `start_ns` of the monotonic clock. `spans` records all bookings as those of `self`; may be null.
-  void restart(std::int64_t start_ns, SpanRecorder* spans, Rank self) { *this = WallAccount(start_ns, spans, self); }
+  WallAccount(std::int64_t start_ns, SpanRecorder* spans, Rank self)
+      : start_ns_(start_ns), book_(self, start_time, spans) {}
+  WallAccount() = default;
 
   Time now() const { return Time{Duration{monotonic_ns() - start_ns_}}; }
   std::int64_t to_monotonic_ns(Time time) const { return later(time, Duration{start_ns_}).time_since_epoch().count(); }
@@ -125,12 +127,7 @@ class WallAccount {
   void meet() { book_.meet(); }
   Time met_at() const { return book_.met_at(); }
 
-  WallAccount() = default;
-
  private:
-  WallAccount(std::int64_t start_ns, SpanRecorder* spans, Rank self)
-      : start_ns_(start_ns), book_(self, start_time, spans) {}
-
   std::int64_t start_ns_ = 0;
   bool resumes_ = false;  // the run has resumed in the middle of the next call
   Book book_;
