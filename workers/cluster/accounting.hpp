@@ -306,10 +306,7 @@ class Book {
   Duration take_back(Time end);
 
   // Serialises everything except the owner and the spans.
-  template <typename Archive>
-  void serialise(Archive& archive) {
-    archive(now_, met_at_, unbooked_, account_, tally_);
-  }
+  void serialise(auto& archive) { archive(now_, met_at_, unbooked_, account_, tally_); }
 
  private:
   Time now_ = start_time;
@@ -346,6 +343,8 @@ class NumberedRounds {
     const Time begin = begins_[static_cast<std::size_t>(round)];
     into_->push_back({begin, Step{round + 1}, worker, at - begin});
   }
+
+  void serialise(auto& archive) { archive(begins_); }
 
  private:
   std::vector<GradientArrival>* into_;
@@ -481,6 +480,8 @@ class StepRows {
 
   Time begin() const { return begin_; }
   Bytes sent() const { return sent_; }
+
+  void serialise(auto& archive) { archive(begin_, sent_); }
 
  private:
   RunObserver* observer_;

@@ -34,12 +34,9 @@ bool MpiRunState::others_are_through() const {
 }
 
 void MpiRunState::serialise(StateArchive& archive) {
-  Time row_begin = rows.begin();
-  Bytes row_sent = rows.sent();
-  archive(transport, clock.book(), row_begin, row_sent, collective_bytes, sent_bytes, bytes_reported, collectives,
-          collectives_of_all, kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end,
-          program_has_ended, is_lost, books_);
-  if (archive.reads()) rows = StepRows(options.observer, row_begin, row_sent);
+  archive(transport, clock.book(), rows, collective_bytes, sent_bytes, bytes_reported, collectives, collectives_of_all,
+          kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end, program_has_ended, is_lost,
+          books_);
 }
 
 namespace {

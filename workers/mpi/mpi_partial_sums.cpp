@@ -110,10 +110,7 @@ PartialSum MpiPartialSums::sum_of(const PartialOutcome& outcome, FlatVector valu
 
 void MpiPartialSums::serialise(StateArchive& archive) {
   if (rounds_) archive(*rounds_);
-  archive(rounds_began_, own_, next_round_, results_);
-  if (!archive.reads() || arrived_.begun() == 0) return;
-  arrived_ = NumberedRounds(arrivals_of(state_.options.record), start_time);
-  for (const Time began : rounds_began_) arrived_.begin_next(began);
+  archive(arrived_, own_, next_round_, results_);
 }
 
 void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried) {
@@ -169,7 +166,6 @@ void MpiPartialSums::conclude(PartialRound round) {
                                  .bytes = state_.bytes_sent()};
   state_.rows.close(round.row, state_.now(), agreement.bytes);
   arrived_.begin_next(agreement.time);
-  if (arrived_.begun() > 0) rounds_began_.push_back(agreement.time);
   RoundResult result{.outcome = {.micro_batches = round.micro_batches,
                                  .contributors = round.contributors,
                                  .arrived = count(round.arrived),

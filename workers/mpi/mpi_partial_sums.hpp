@@ -163,7 +163,6 @@ class MpiPartialSums {
   MpiWaiting& waiting_;
   std::optional<PartialRounds> rounds_;  // on worker 0
   NumberedRounds arrived_;               // on worker 0, for the record of arrivals: times at which it learns of them
-  std::vector<Time> rounds_began_;       // on worker 0: begins of rounds, if arrivals are recorded
   std::optional<Started> own_;           // this worker's current partial all-reduce
   std::int64_t next_round_ = 0;          // the first round whose result this worker does not have
   std::deque<Result> results_;           // results of rounds from next_round_ on
