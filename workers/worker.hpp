@@ -4,8 +4,8 @@
 // A worker that loses its state in an outage (workers/time/outages.hpp) takes the newest model and computes the
 // micro-batch again. Algorithms need no code for this, unless they keep the worker's results in variables
 // (ResetOnOutage). The newest model is one of these:
-// - After an all-reduce, an average (of all workers or a group) or a broadcast: the model and its optimizer moments at
-//   the last of these collectives, called the last agreement. Local steps since then are lost: they count as dropped
+// - After an all-reduce or an average (of all workers or a group): the model and its optimizer moments at the last of
+//   these collectives, called the last agreement. Local steps since then are lost: they count as dropped
 //   and their time as discarded. The worker does not repeat them, so no other worker waits for them.
 // - With a server that holds the whole model, while the worker computes a whole step's gradient without a deadline: the
 //   server's model. The worker requests it, which costs a message each way, and computes the whole step with it.

@@ -83,9 +83,6 @@ MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arr
   return training.age_of_mean(ages, is_weighted ? std::span<const double>(weights) : std::span<const double>());
 }
 
-// A broadcast sends parameters and buffers. Every rank keeps its own optimizer moments.
-constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
-
 // A piece of a broadcast takes less than a millisecond to send, and is long enough to use any network's full bandwidth.
 // Sums of at most this size use MPI's own all-reduce, which takes fewer consecutive messages than a ring.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
@@ -243,10 +240,6 @@ class MpiReduction {
       result.gradient = Gradient(nullptr, agreed_.micro_batches);
       result.packets = packets();
     }
-    if (what_.kind == Kind::broadcast)
-      result.model = is_root_ || training_.time_only()
-                         ? std::move(what_.model)
-                         : training_.from_averaged(what_.model, broadcast_policy, values_.data());
     if (!numbers_.empty()) result.numbers = std::make_shared<const std::vector<double>>(std::move(numbers_));
     return result;
   }
@@ -282,10 +275,6 @@ class MpiReduction {
         add_slice();
         if (agreed_.share) scale(*agreed_.share);
         return;
-      case Kind::broadcast:
-        values_ = FlatVector(training_.averaged_size(broadcast_policy));
-        if (is_root_) training_.write_averaged(what_.model, broadcast_policy, values_.data());
-        return add(values_.span());
       case Kind::sum_packets:
       case Kind::sum_first_packets:
       case Kind::gather_packets:
@@ -381,9 +370,7 @@ class MpiReduction {
   }
 
   bool gathers() const { return what_.gathers_packets() || what_.kind == Collective::Kind::exchange_chunks; }
-  bool broadcasts() const {
-    return what_.kind == Collective::Kind::broadcast || what_.kind == Collective::Kind::broadcast_packet;
-  }
+  bool broadcasts() const { return what_.kind == Kind::broadcast_packet; }
   bool exchanges_chunks() const { return what_.kind == Collective::Kind::exchange_chunks; }
   // Prepares a sum in double precision, for which `values_` holds the high and the low parts of each value.
   void widen() {
@@ -463,10 +450,6 @@ class MpiReduction {
 StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place,
                                         bool blocks) {
   if (!state_.is_worker()) throw RunFailure("a server cannot take part in a collective");
-  const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < state_.options.workers; };
-  if (!is_a_worker(what.root))
-    throw RunFailure(fmt::format("a broadcast from rank {}: the workers are ranks 0 to {}", what.root.value,
-                                 state_.options.workers - 1));
   if (what.is_exchange() && !state_.options.training.time_only()) state_.options.training.begin_held();
   MpiCollectiveGroup& group = group_of(what);
   MpiCollective& collective = group.open.emplace_back();

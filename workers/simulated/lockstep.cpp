@@ -148,8 +148,7 @@ class LockstepCluster : public Cluster {
     if (what.kind == Kind::partial_all_reduce) fail_for_unlike(place.operation);
     if (what.group_size) fail_for_unlike("average in groups");
     if (started_) fail_for_unlike("two collectives under way");
-    const bool has_part = what.kind != Kind::broadcast && !what.is_first_exchange();
-    const AgreedProgress agreement = meet(what, has_part ? &contribution : nullptr, place);
+    const AgreedProgress agreement = meet(what, what.is_first_exchange() ? nullptr : &contribution, place);
     started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
     started_->gradient.mark_reduced();
     return {what.kind, std::nullopt, collectives_, contribution.step};
