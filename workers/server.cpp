@@ -63,7 +63,7 @@ ReceivedMessage Server::receive(Time until, CalledFrom at) {
     using Kind = Message::Kind;
     const bool is_request = message->kind == Kind::request || message->kind == Kind::request_after;
     if (message->kind == Kind::request || (is_request && version_of_[from] < version_)) {
-      send_model(message->from, at);
+      send_model(message->from, std::vector<double>(), at);
       continue;
     }
     if (!is_listed_[from]) (version_of_[from] == version_ ? waiting_for_next_ : waiting_).push_back(from);
@@ -126,14 +126,6 @@ void Server::send_version(Rank to, Message&& message, Slice part, CalledFrom at)
   version_of_[to] = version_;
   sent_at_[to] = now();
   send_counted(to, std::move(message), part, at);
-}
-
-void Server::send_model(Rank to, Step label, std::vector<double>&& numbers, CalledFrom at) {
-  send_version(to, Message::of_model(label, model_, std::move(numbers)), slice_, at);
-}
-
-void Server::send_model(Rank to, Slice part, std::vector<double> numbers, CalledFrom at) {
-  send_version(to, Message::of_model(step_, model_, std::move(numbers)), part, at);
 }
 
 // Each of several servers begins with another worker, so that slices do not all use one worker's link at one time.

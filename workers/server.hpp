@@ -58,16 +58,19 @@ class Server final : public Participant {
   ReceivedMessage receive_until_all_left(const std::function<void(Rank)>& on_leave = {},
                                          CalledFrom at = CalledFrom::current());
 
-  // Sends the current model and `numbers`. The message is labelled with `label`, by default the server's step.
-  void send_model(Rank to, CalledFrom at = CalledFrom::current()) { send_model(to, step_, at); }
-  void send_model(Rank to, Step label, CalledFrom at = CalledFrom::current()) { send_model(to, label, {}, at); }
-  void send_model(Rank to, std::vector<double> numbers, CalledFrom at = CalledFrom::current()) {
-    send_model(to, step_, std::move(numbers), at);
+  // Sends the current model and `numbers`, labelled with the server's step.
+  void send_model(Rank to, std::vector<double> numbers = {}, CalledFrom at = CalledFrom::current()) {
+    send_version(to, Message::of_model(step_, model_, std::move(numbers)), slice_, at);
+  }
+  void send_model(Receivers to, const std::vector<double>& numbers = {}, CalledFrom at = CalledFrom::current());
+  // Sends the current model, labelled with `label`.
+  void send_model(Rank to, Step label, CalledFrom at = CalledFrom::current()) {
+    send_version(to, Message::of_model(label, model_), slice_, at);
   }
   // Sends a slice of the model, in methods with one server.
-  void send_model(Rank to, Slice part, std::vector<double> numbers, CalledFrom at = CalledFrom::current());
-  void send_model(Receivers to, CalledFrom at = CalledFrom::current()) { send_model(to, {}, at); }
-  void send_model(Receivers to, const std::vector<double>& numbers, CalledFrom at = CalledFrom::current());
+  void send_model(Rank to, Slice part, std::vector<double> numbers, CalledFrom at = CalledFrom::current()) {
+    send_version(to, Message::of_model(step_, model_, std::move(numbers)), part, at);
+  }
 
   // Accepts or discards a received gradient or difference; call it once for each message. The gradient is accepted and
   // counts as kept, unless it is too stale, too old, or not needed. Returns the staleness if the gradient is accepted:
@@ -107,7 +110,6 @@ class Server final : public Participant {
     rows_.close(std::exchange(row_, {}), now(), context_.cluster.bytes_sent());
   }
   void count_work(std::int64_t micro_batches);
-  void send_model(Rank to, Step label, std::vector<double>&& numbers, CalledFrom at);
   void send_version(Rank to, Message&& message, Slice part, CalledFrom at);
   void send_counted(Rank to, Message&& message, Slice part, CalledFrom at);
   [[gnu::noinline]] void open(Message& compressed);

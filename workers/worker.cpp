@@ -560,25 +560,14 @@ std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const 
   return sums;
 }
 
-bool Worker::receive_model(CalledFrom at) {
-  if (!data_left() || has_last_model_) return false;
+bool Worker::receive_model(std::vector<double>* numbers, CalledFrom at) {
+  if (taken_ >= data_ || has_last_model_) return false;
   steps_are_versions_ = true;
-  return context_.cluster.servers().hold_slices() ? receive_slices(at) : receive_whole_model(nullptr, at);
-}
-
-bool Worker::receive_model(std::vector<double>& numbers, CalledFrom at) {
-  if (!data_left() || has_last_model_) return false;
-  steps_are_versions_ = true;
-  return receive_whole_model(&numbers, at);
-}
-
-bool Worker::receive_whole_model(std::vector<double>* numbers, CalledFrom at) {
+  if (context_.cluster.servers().hold_slices()) return receive_slices(at);
   auto message = context_.cluster.receive(rank_, server(), never, {"receive_model", at});
   if (!message) return false;
   if (message->answers > 0) receive_answers(*message);
-  kept_total_ = message->kept;
-  if (model_) model_ = context_.training.adopt(model_, message->model);
-  start_from(message->step);
+  adopt(*message);
   if (numbers) *numbers = std::move(message->numbers);
   return message->kind != Message::Kind::last_model;
 }

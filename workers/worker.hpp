@@ -4,8 +4,8 @@
 // A worker that loses its state in an outage (workers/time/outages.hpp) takes the newest model and computes the
 // micro-batch again. Algorithms need no code for this, unless they keep the worker's results in variables
 // (ResetOnOutage). The newest model is one of these:
-// - After an all-reduce, an average (of all workers or a group) or a broadcast: the model and its optimizer moments at
-//   the last of these collectives, called the last agreement. Local steps since then are lost: they count as dropped
+// - After an all-reduce or an average (of all workers or a group): the model and its optimizer moments at the last of
+//   these collectives, called the last agreement. Local steps since then are lost: they count as dropped
 //   and their time as discarded. The worker does not repeat them, so no other worker waits for them.
 // - With a server that holds the whole model, while the worker computes a whole step's gradient without a deadline: the
 //   server's model. The worker requests it, which costs a message each way, and computes the whole step with it.
@@ -481,9 +481,9 @@ class Worker final : public Participant {
   // it has sent its last model (which is still adopted), or if this worker's data are used up. With several servers it
   // waits until it has a slice from each of them, all of the same version. Worker 0 then publishes the whole model,
   // because no server has it.
-  bool receive_model(CalledFrom at = CalledFrom::current());
-  // Like receive_model(at), for a server that holds the whole model. Stores the numbers sent with it in `numbers`.
-  bool receive_model(std::vector<double>& numbers, CalledFrom at = CalledFrom::current());
+  bool receive_model(CalledFrom at = CalledFrom::current()) { return receive_model(nullptr, at); }
+  // For a server that holds the whole model: stores the numbers sent with it, unless `numbers` is null.
+  bool receive_model(std::vector<double>* numbers, CalledFrom at = CalledFrom::current());
   // Adopts the model or slice in a message from `receive`, and the server's step. For servers that send models unasked.
   void adopt(const Message& from_server);
   // Sends a step's sum over M micro-batches, labelled with the step of the model at which it was computed. With several
@@ -513,7 +513,6 @@ class Worker final : public Participant {
   template <typename Value>
   friend class ResetOnOutage;
 
-  bool data_left() const { return taken_ < data_; }
   std::optional<Gradient> compute_slot(const MicroBatch& slot, const MicroBatch& samples, const Deadline& deadline);
   Step take_turn();
   Gradient compute_step();
@@ -543,7 +542,6 @@ class Worker final : public Participant {
   }
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
   void book_local_step(const Gradient& gradient, std::int64_t planned);
-  bool receive_whole_model(std::vector<double>* numbers, CalledFrom at);
   bool receive_slices(CalledFrom at);
   void send_slices(const Gradient& gradient, CalledFrom at);
   void start_from(Step version);

@@ -187,7 +187,7 @@ void Dylu::measure(Rank worker, std::int64_t steps, double seconds) {
 
 void run_rounds(Worker& worker, const DeltaExchange& rounds) {
   std::vector<double> numbers;
-  while (worker.receive_model(numbers)) {
+  while (worker.receive_model(&numbers)) {
     const Time begun = worker.now();
     if (rounds.moments == StatePolicy::reset) worker.set_model(worker.model(), StatePolicy::reset);
     const Step steps = numbers.empty() ? rounds.local_steps : Step{static_cast<Step::Rep>(numbers.front())};

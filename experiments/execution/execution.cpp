@@ -21,7 +21,7 @@
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_collectives.hpp"
-#include "workers/simulated/lockstep.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 #include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
@@ -186,18 +186,18 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const ExecutionBackend& ba
                                       RunObserver* observer, RunRecord* record,
                                       std::function<void(const std::string&)> before_abort, CheckpointStore* store) {
   if (!backend.mpi) return make_simulated_cluster(run, training, observer, record);
-  MpiCluster::Options options{.workers = run.cluster.workers,
-                              .servers = run.algorithm->traits().servers,
-                              .compute_time = *run.cluster.compute_time,
-                              .pace = run.cluster.pace,
-                              .training = training,
-                              .outages = run.cluster.outages.get(),
-                              .session = *backend.mpi};
+  MpiOptions options{.workers = run.cluster.workers,
+                     .servers = run.algorithm->traits().servers,
+                     .compute_time = *run.cluster.compute_time,
+                     .pace = run.cluster.pace,
+                     .training = training,
+                     .outages = run.cluster.outages.get(),
+                     .session = *backend.mpi};
   options.observer = observer;
   options.record = record;
   options.before_abort = std::move(before_abort);
   options.store = store;
-  return std::make_unique<MpiCluster>(options);
+  return make_mpi_cluster(options);
 }
 
 // Computes one gradient before the clock starts. A process's first gradient takes several times as long as later ones,

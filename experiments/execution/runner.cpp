@@ -77,9 +77,9 @@ int on_simulated_cluster(const RunOptions& options, const MpiSession* session, c
     return exit_usage;
   }
   session->expect_to_stay();
-  MpiProcessGroup processes(*session);
+  const auto processes = make_mpi_process_group(*session);
   backend.threads = threads_of(options, session->ranks_on_node());
-  backend.processes = &processes;
+  backend.processes = processes.get();
   backend.divided_by = session;
   return make(backend);
 }

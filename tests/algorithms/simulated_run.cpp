@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "workers/simulated/lockstep.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 #include "workers/time/compute_time.hpp"
 #include "workers/time/network.hpp"
 

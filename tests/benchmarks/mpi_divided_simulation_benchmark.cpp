@@ -55,7 +55,7 @@ steps = {}
 )";
 
 const MpiSession* session = nullptr;
-MpiProcessGroup* processes = nullptr;
+ProcessGroup* processes = nullptr;
 
 struct Spent {
   double wall_s = 0;
@@ -145,8 +145,8 @@ int main(int argc, char** argv) {
   }
   session = &mpi;
   syncopate::load_torch();
-  syncopate::MpiProcessGroup group(mpi);
-  processes = &group;
+  const auto group = syncopate::make_mpi_process_group(mpi);
+  processes = group.get();
   std::string without_colour = "--benchmark_color=false";  // mpirun gives its ranks their own terminal
   std::vector<char*> arguments(argv, argv + argc);
   arguments.insert(arguments.begin() + 1, without_colour.data());

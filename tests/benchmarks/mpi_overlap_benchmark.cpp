@@ -35,8 +35,9 @@ class Steps {
 
   Measured run(bool overlaps, bool spins) {
     const ComputeTime compute_time(1, spins ? 1e-9 : micro_batch_s, {}, {});
-    MpiCluster cluster(
+    const auto made = make_mpi_cluster(
         {.workers = session_.size(), .compute_time = compute_time, .training = training_, .session = session_});
+    Cluster& cluster = *made;
     const RunTotals totals = cluster.run(
         [&](Rank self) {
           std::optional<StartedCollective> before;

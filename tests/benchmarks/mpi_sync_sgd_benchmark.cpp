@@ -93,8 +93,9 @@ class WithSyncopate {
 
   void train() {
     const ComputeTime no_delays(1, 1e-3, {}, {});
-    MpiCluster cluster(
+    const auto made = make_mpi_cluster(
         {.workers = session->size(), .compute_time = no_delays, .training = training_, .session = *session});
+    Cluster& cluster = *made;
     const LearningRate constant(LearningRate::Options{.peak = rate});
     const RunContext context{.cluster = cluster,
                              .training = training_,

@@ -14,7 +14,7 @@
 #include "experiments/sections/experiment.hpp"
 #include "tests/algorithms/named_rounds.hpp"
 #include "workers/base/machine.hpp"
-#include "workers/simulated/lockstep.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {

@@ -29,6 +29,7 @@
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/run_results.hpp"
+#include "tests/workers/account_of.hpp"
 #include "tests/workers/mpi_test_main.hpp"
 #include "workers/base/random.hpp"
 #include "workers/mpi/mpi_cluster.hpp"

@@ -10,6 +10,7 @@
 
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/watched_methods.hpp"
+#include "tests/workers/account_of.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #include "workers/time/outages.hpp"
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/workers/account_of.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -225,7 +227,7 @@ TEST(Book, PartsOfATallyAddUp) {
   own.compute(3, ms(30));
   own.cancel();
   of_a_server.keep({Rank{0}, 1, ms(10)});
-  own += Tally::of(of_a_server.numbers());
+  own += of_a_server;
   EXPECT_EQ(own.kept(), 1);
   EXPECT_EQ(own.dropped(DecidedBy::servers), 3);
   EXPECT_EQ(own.lost_time(DecidedBy::servers), ms(20));

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/workers/account_of.hpp"
 #include "workers/cluster/accounting.hpp"
 #include "workers/cluster/cluster.hpp"
 #include "workers/time/compute_time.hpp"

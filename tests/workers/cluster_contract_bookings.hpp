@@ -85,16 +85,6 @@ TEST_P(BookingContract, AnAverageInAGroupOfAllWaitsForTheLastAndThenCommunicates
   EXPECT_EQ(totals.bytes, Bytes{2 * 2 * (n - 1) * (payload + 8)});
 }
 
-TEST_P(BookingContract, ABroadcastWaitsForTheLastAndThenCommunicates) {
-  const RunTotals totals = run_twice([&](Cluster& cluster, Rank self) {
-    ModelStatePtr state = training.initial_state();
-    return cluster.broadcast(self, state, Rank{1}, here());
-  });
-  expect_booked(totals);
-  EXPECT_EQ(totals.collectives, 2);
-  EXPECT_EQ(totals.bytes, Bytes{2 * (participants() - 1) * payload});  // 2 broadcasts to N - 1 workers
-}
-
 TEST_P(BookingContract, ABarrierWaitsForTheLastAndThenCommunicates) {
   const RunTotals totals = run_twice([&](Cluster& cluster, Rank self) { return cluster.barrier(self, here()); });
   expect_booked(totals);

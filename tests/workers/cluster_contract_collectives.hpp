@@ -1,4 +1,4 @@
-// Collectives: sums, averages by policy, broadcasts, barriers.
+// Collectives: sums, averages by policy, barriers.
 #pragma once
 
 namespace syncopate {
@@ -69,22 +69,6 @@ TEST_P(ClusterContract, AverageTreatsMomentsAndBuffersByThePolicy) {
                                                                            : std::vector<float>{-1, -2});
       });
     }
-}
-
-TEST_P(ClusterContract, BroadcastGivesParametersAndBuffersOfAnyRootAndLeavesMoments) {
-  const int n = participants();
-  run(n, [&](Cluster& cluster, Rank self) {
-    for (int root = 0; root < n; ++root) {
-      ModelStatePtr state = stepped(cluster, self);
-      cluster.broadcast(self, state, Rank{root}, here());
-      std::vector<float> parameters;
-      for (int j = 0; j < 5; ++j)
-        parameters.push_back(100.0f - static_cast<float>(rate) * static_cast<float>((root + 1) * (j + 1)));
-      EXPECT_EQ(training.values(state), parameters) << "root " << root;
-      EXPECT_EQ(buffers(state), (std::vector<float>{static_cast<float>(root + 1), 0}));
-      EXPECT_EQ(moment(state), KnownObjective::gradient_of({self, 0, 0}));
-    }
-  });
 }
 
 TEST_P(ClusterContract, NobodyLeavesABarrierBeforeTheLastHasEntered) {

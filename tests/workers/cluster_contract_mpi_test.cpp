@@ -14,15 +14,15 @@ namespace {
 const MpiSession* session = nullptr;
 
 std::unique_ptr<Cluster> make_mpi(const ContractSetup& setup) {
-  return std::make_unique<MpiCluster>(MpiCluster::Options{.workers = setup.workers,
-                                                          .servers = setup.servers,
-                                                          .compute_time = setup.compute_time,
-                                                          .pace = Pace::emulate,
-                                                          .training = setup.training,
-                                                          .observer = setup.observer,
-                                                          .record = setup.record,
-                                                          .outages = setup.outages,
-                                                          .session = *session});
+  return make_mpi_cluster({.workers = setup.workers,
+                           .servers = setup.servers,
+                           .compute_time = setup.compute_time,
+                           .pace = Pace::emulate,
+                           .training = setup.training,
+                           .observer = setup.observer,
+                           .record = setup.record,
+                           .outages = setup.outages,
+                           .session = *session});
 }
 
 // Ranks share cores with each other and with other programs, so a delay of the scheduler is no fault. But it is a fault
@@ -143,8 +143,9 @@ TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
   std::vector<double> factors(static_cast<std::size_t>(n), 1.0);
   factors.back() = factor;
   const ComputeTime compute_time(7, base_s, factors, {});
-  MpiCluster cluster(
+  const auto made = make_mpi_cluster(
       {.workers = n, .compute_time = compute_time, .pace = Pace::inject, .training = training, .session = *session});
+  Cluster& cluster = *made;
   cluster.run(
       [&](Rank self) {
         double least = 1e9;  // shortest call, as a multiple of the time of its arithmetic
@@ -170,12 +171,13 @@ TEST_P(MpiRanks, DelaysAreInjectedOnTopOfTheArithmeticAndRecorded) {
   const ComputeTime compute_time(7, base_s, factors, {std::make_shared<DelayByIndex>(0.02)});
   RunRecord record;
   record.durations.emplace();
-  MpiCluster cluster({.workers = n,
-                      .compute_time = compute_time,
-                      .pace = Pace::inject,
-                      .training = training,
-                      .record = &record,
-                      .session = *session});
+  const auto made = make_mpi_cluster({.workers = n,
+                                      .compute_time = compute_time,
+                                      .pace = Pace::inject,
+                                      .training = training,
+                                      .record = &record,
+                                      .session = *session});
+  Cluster& cluster = *made;
   constexpr int micro_batches = 3;
   cluster.run(
       [&](Rank self) {

@@ -98,7 +98,7 @@ TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
       EXPECT_EQ(values[at + 1], static_cast<float>(100 + self.value));
     }
   });
-  EXPECT_EQ(totals.bytes, broadcast_bytes(n, Bytes{8}) + all_to_all_bytes(n, Bytes{8 * n}));
+  EXPECT_EQ(totals.bytes, all_gather_bytes(n, Bytes{8}) + all_gather_bytes(n, Bytes{8 * n}));
   EXPECT_EQ(totals.collectives, 2);
 }
 

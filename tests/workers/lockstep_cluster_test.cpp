@@ -11,7 +11,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/simulated/lockstep.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 #include "workers/time/delays.hpp"
 #include "workers/time/distributions.hpp"
 #include "workers/time/network.hpp"
@@ -224,11 +224,13 @@ TEST(LockstepCluster, WhatItCannotSimulateRunsOnFibers) {
   Training training(nullptr, nullptr, {}, executor);
   Training with_tensors(std::make_shared<PullObjective>(), make_sgd({}), {}, executor);
   const SimulatedOptions usual{.workers = 2, .compute_time = compute_time, .network = *network, .training = training};
-  const auto is_in_lockstep = [](const SimulatedOptions& options, bool alike) {
-    const auto from = alike ? std::optional(Step{0}) : std::nullopt;
-    return dynamic_cast<LockstepCluster*>(make_simulated_cluster(options, from).get()) != nullptr;
+  const auto is_on_fibers = [](const SimulatedOptions& options, std::optional<Step> alike_from) {
+    return dynamic_cast<SimulatedCluster*>(make_simulated_cluster(options, alike_from).get()) != nullptr;
   };
-  EXPECT_NE(dynamic_cast<FibersThenLockstep*>(make_simulated_cluster(usual, Step{3}).get()), nullptr);
+  const auto is_in_lockstep = [&](const SimulatedOptions& options, bool alike) {
+    return !is_on_fibers(options, alike ? std::optional(Step{0}) : std::nullopt);
+  };
+  EXPECT_FALSE(is_on_fibers(usual, Step{3}));
   EXPECT_TRUE(is_in_lockstep(usual, true));
   EXPECT_FALSE(is_in_lockstep(usual, false));
   RunRecord record;

@@ -109,11 +109,12 @@ struct Parity {
   }
 
   Outcome mpi(const Algorithm& algorithm) {
-    MpiCluster cluster({.workers = workers,
-                        .servers = algorithm.traits().servers,
-                        .compute_time = compute_time,
-                        .training = training,
-                        .session = *session});
+    const auto made = make_mpi_cluster({.workers = workers,
+                                        .servers = algorithm.traits().servers,
+                                        .compute_time = compute_time,
+                                        .training = training,
+                                        .session = *session});
+    Cluster& cluster = *made;
     return run(cluster, algorithm);
   }
 };

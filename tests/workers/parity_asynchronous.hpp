@@ -109,11 +109,12 @@ inline void expect_parity_of_one_worker(const Algorithm& algorithm) {
                               .network = *parity.network,
                               .training = parity.training});
   const Outcome expected = parity.run(simulated, algorithm);
-  MpiCluster mpi({.workers = 1,
-                  .servers = servers,
-                  .compute_time = parity.compute_time,
-                  .training = parity.training,
-                  .session = *session});
+  const auto made = make_mpi_cluster({.workers = 1,
+                                      .servers = servers,
+                                      .compute_time = parity.compute_time,
+                                      .training = parity.training,
+                                      .session = *session});
+  Cluster& mpi = *made;
   const Outcome found = parity.run(mpi, algorithm);
   EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
   EXPECT_EQ(found.totals.messages, expected.totals.messages);
@@ -161,11 +162,12 @@ TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
                                 .network = *parity.network,
                                 .training = parity.training});
     const RunTotals expected = parity.run(simulated, algorithm).totals;
-    MpiCluster mpi({.workers = workers_here,
-                    .servers = servers,
-                    .compute_time = parity.compute_time,
-                    .training = parity.training,
-                    .session = *session});
+    const auto made = make_mpi_cluster({.workers = workers_here,
+                                        .servers = servers,
+                                        .compute_time = parity.compute_time,
+                                        .training = parity.training,
+                                        .session = *session});
+    Cluster& mpi = *made;
     const RunTotals found = parity.run(mpi, algorithm).totals;
     for (const RunTotals& totals : {expected, found}) {
       const std::int64_t kept = std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0});

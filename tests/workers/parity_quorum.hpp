@@ -131,11 +131,12 @@ TEST(Parity, BackupWorkersWithTwoServers) {
                                 .training = parity.training});
     const RunTotals expected = parity.run(simulated, algorithm).totals;
     const auto expected_parameters = std::exchange(algorithm.parameters, {});
-    MpiCluster mpi({.workers = 3,
-                    .servers = 2,
-                    .compute_time = parity.compute_time,
-                    .training = parity.training,
-                    .session = *session});
+    const auto made = make_mpi_cluster({.workers = 3,
+                                        .servers = 2,
+                                        .compute_time = parity.compute_time,
+                                        .training = parity.training,
+                                        .session = *session});
+    Cluster& mpi = *made;
     const RunTotals found = parity.run(mpi, algorithm).totals;
     for (const RunTotals& totals : {expected, found}) {
       EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * quorum * micro_batches);

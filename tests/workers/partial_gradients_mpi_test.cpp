@@ -46,11 +46,12 @@ Found under_mpi(const Setup& setup, Normalisation normalisation) {
   Executor executor(0);
   Training training(std::make_shared<LayeredPullObjective>(), make_sgd({.momentum = 0.9}), {}, executor);
   const ComputeTime compute_time(1, setup.base_s, {}, {std::make_shared<DelayOfWorker>(setup.delays_s)});
-  MpiCluster cluster({.workers = workers,
-                      .compute_time = compute_time,
-                      .pace = setup.pace,
-                      .training = training,
-                      .session = *session});
+  const auto made = make_mpi_cluster({.workers = workers,
+                                      .compute_time = compute_time,
+                                      .pace = setup.pace,
+                                      .training = training,
+                                      .session = *session});
+  Cluster& cluster = *made;
   const LearningRate rate(LearningRate::Options{.peak = 0.25});
   const RunContext context{.cluster = cluster,
                            .training = training,

@@ -124,8 +124,7 @@ std::shared_ptr<const OutagePlan> loss(int worker, double at_s, double duration_
                                    .loses_state = true}});
 }
 
-const std::vector<std::string> agreements = {"all-reduce", "average",      "group",  "broadcast",
-                                             "barrier",    "report_steps", "partial"};
+const std::vector<std::string> agreements = {"all-reduce", "average", "group", "barrier", "report_steps", "partial"};
 
 void agree(Worker& worker, const std::string& kind) {
   Gradient none;
@@ -135,7 +134,6 @@ void agree(Worker& worker, const std::string& kind) {
   }
   if (kind == "average") worker.average_model({});
   if (kind == "group") worker.average_model({.group_size = 2});
-  if (kind == "broadcast") worker.finish(worker.start(Collective::broadcast(worker.model(), Rank{0})));
   if (kind == "barrier") worker.barrier();
   if (kind == "report_steps") worker.report_steps();
   if (kind == "partial") {

@@ -1,5 +1,6 @@
 #include "workers/cluster/accounting.hpp"
 
+#include <bit>
 #include <string_view>
 
 namespace syncopate {
@@ -39,10 +40,11 @@ Duration Book::take_back(Time end) {
 }
 
 Tally& Tally::operator+=(const Tally& other) {
-  Numbers sum = numbers();
-  const Numbers more = other.numbers();
+  using Numbers = std::array<std::int64_t, 7>;
+  auto sum = std::bit_cast<Numbers>(*this);
+  const auto more = std::bit_cast<Numbers>(other);
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
-  return *this = of(sum);
+  return *this = std::bit_cast<Tally>(sum);
 }
 
 SpanRecorder::SpanRecorder(int workers, int servers, const Limits& limits)
@@ -238,12 +240,6 @@ Timeline SpanRecorder::finish(Time end) {
   for (std::size_t way = 0; way < link_ways_.size(); way += 2)
     timeline.links.push_back({std::move(link_ways_[way].transfers), std::move(link_ways_[way + 1].transfers)});
   return timeline;
-}
-
-Account account_of(const std::vector<Span>& spans) {
-  Account account;
-  for (const Span& span : spans) account[span.activity] += span.duration();
-  return account;
 }
 
 }  // namespace syncopate

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -96,8 +95,7 @@ class SpanRecorder {
 
   // Adds a span from the end of the participant's last one to `end`, unless it is empty. `step`, `micro_batch`: see
   // Span.
-  void add(Rank rank, Activity activity, Time end, const char* what) { add(rank, activity, end, what, Step{-1}, -1); }
-  void add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch);
+  void add(Rank rank, Activity activity, Time end, const char* what, Step step = Step{-1}, int micro_batch = -1);
 
   // Adds a transfer over a server's link. Transfers of one direction must be added in the order of their begins.
   void add_use(Rank server, bool is_in, const LinkUse& transfer);
@@ -177,8 +175,6 @@ class SpanRecorder {
   std::optional<std::vector<Fate>> collected_;
 };
 
-Account account_of(const std::vector<Span>& spans);
-
 // A row of steps.csv: a step that all workers take together, or the workers' own steps until they synchronise.
 struct StepRow {
   Step step{};  // at the end of the row
@@ -240,9 +236,6 @@ class Tally {
 
   // Adds another participant's tally of the same worker, because each participant may know only some of the fates.
   Tally& operator+=(const Tally& other);
-  using Numbers = std::array<std::int64_t, 7>;
-  Numbers numbers() const { return std::bit_cast<Numbers>(*this); }
-  static Tally of(const Numbers& numbers) { return std::bit_cast<Tally>(numbers); }
 
  private:
   std::int64_t computed_ = 0;
@@ -313,10 +306,7 @@ class Book {
   Duration take_back(Time end);
 
   // Serialises everything except the owner and the spans.
-  template <typename Archive>
-  void serialise(Archive& archive) {
-    archive(now_, met_at_, unbooked_, account_, tally_);
-  }
+  void serialise(auto& archive) { archive(now_, met_at_, unbooked_, account_, tally_); }
 
  private:
   Time now_ = start_time;
@@ -353,6 +343,8 @@ class NumberedRounds {
     const Time begin = begins_[static_cast<std::size_t>(round)];
     into_->push_back({begin, Step{round + 1}, worker, at - begin});
   }
+
+  void serialise(auto& archive) { archive(begins_); }
 
  private:
   std::vector<GradientArrival>* into_;
@@ -488,6 +480,8 @@ class StepRows {
 
   Time begin() const { return begin_; }
   Bytes sent() const { return sent_; }
+
+  void serialise(auto& archive) { archive(begin_, sent_); }
 
  private:
   RunObserver* observer_;

@@ -16,8 +16,6 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
       const Bytes all{static_cast<Bytes::Rep>(4 * training.averaged_size(collective.policy))};
       return collective.slice.bytes_of(parameters) + (collective.slice.index == 0 ? all - parameters : Bytes{});
     }
-    case Collective::Kind::broadcast:
-      return parameters;
     case Collective::Kind::sum_packets:
     case Collective::Kind::sum_first_packets:
     case Collective::Kind::sum_differences:
@@ -39,8 +37,7 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
 std::string describe(const Collective::Terms& terms) {
   using Kind = Collective::Kind;
   std::string text = properties_of(terms.kind).name;
-  if (terms.kind == Kind::broadcast || terms.kind == Kind::broadcast_packet)
-    text += fmt::format(" from worker {}", terms.root.value);
+  if (terms.kind == Kind::broadcast_packet) text += fmt::format(" from worker {}", terms.root.value);
   const auto& [moments, buffers, parameters] = terms.policy;
   if (terms.kind == Kind::average)
     text += fmt::format(" (policy {}{}{}{})", static_cast<int>(moments[0]), static_cast<int>(moments[1]),

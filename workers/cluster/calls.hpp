@@ -96,7 +96,6 @@ struct Collective {
     // returned, oldest first.
     partial_all_reduce,
     average,
-    broadcast,
     all_gather,
     barrier,
     // Exchanges of a compressed sum. All packets have one size, except in gather_packets. `gradient` holds only counts.
@@ -112,15 +111,15 @@ struct Collective {
   };
   Kind kind = Kind::barrier;
   Gradient gradient{};    // all-reduces: the sum is returned, undefined outside the slice
-  ModelStatePtr model{};  // average: the mean is returned; broadcast: the root's parameters and buffers
-  Packet packet{};        // exchanges: all packets or their sum are returned; broadcast: the root's packet
+  ModelStatePtr model{};  // average: the mean is returned
+  Packet packet{};        // exchanges: all packets, their sum, or the root's packet are returned
   Bytes all_packets{};    // gathered packets: total size, once known; 0: all have one size
   // Equally many on all workers. all_gather returns them by rank; sums of gradients also sum the numbers.
   std::vector<double> numbers{};
   AveragePolicy policy{};
   double weight = 1;
   std::optional<int> group_size{};        // see Averaging; only averages and all-reduces may have groups
-  Rank root{};                            // for broadcasts, including those of a packet
+  Rank root{};                            // for broadcast_packet
   Slice slice{};                          // for all-reduces and averages
   bool rest_is_needed = true;             // see Averaging
   ModelStatePtr from{};                   // see Averaging; may differ between workers
@@ -153,9 +152,6 @@ struct Collective {
             .slice = averaging.slice,
             .rest_is_needed = averaging.rest_is_needed,
             .from = averaging.from};
-  }
-  static Collective broadcast(ModelStatePtr model, Rank root) {
-    return {.kind = Kind::broadcast, .model = std::move(model), .root = root};
   }
   static Collective all_gather(std::span<const double> numbers) {
     return {.kind = Kind::all_gather, .numbers = {numbers.begin(), numbers.end()}};
@@ -207,7 +203,6 @@ inline constexpr KindOfCollective kinds_of_collectives[] = {
     {Collective::Kind::first_part, "all_reduce_sum of a first part", Operation::all_reduce, false, false},
     {Collective::Kind::partial_all_reduce, "partial_all_reduce_sum", Operation::all_reduce, true, true},
     {Collective::Kind::average, "average_model", Operation::all_reduce, false, true},
-    {Collective::Kind::broadcast, "broadcast_model", Operation::broadcast, false, false},
     {Collective::Kind::all_gather, "all_gather", Operation::all_gather, false, false},
     {Collective::Kind::barrier, "barrier", Operation::all_reduce, false, false},
     {Collective::Kind::sum_packets, "sum_packets", Operation::all_reduce, true, true},

@@ -75,7 +75,7 @@ class Cluster {
     return finish(self, start(self, std::move(what), contribution, place), place);
   }
 
-  // Each of these functions performs a collective. all_reduce_sum, average and broadcast overwrite the worker's part.
+  // Each of these functions performs a collective. all_reduce_sum and average overwrite the worker's part.
   // `numbers` have the same length on all workers and are also summed (4 bytes each).
   virtual AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                         const Contribution& contribution, Place place);
@@ -87,11 +87,6 @@ class Cluster {
   AgreedProgress average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
                          Place place) {
     CollectiveResult result = perform(self, Collective::average(std::move(state), averaging), contribution, place);
-    state = std::move(result.model);
-    return result.agreement;
-  }
-  AgreedProgress broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) {
-    CollectiveResult result = perform(self, Collective::broadcast(std::move(state), root), {}, place);
     state = std::move(result.model);
     return result.agreement;
   }

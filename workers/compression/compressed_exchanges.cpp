@@ -45,6 +45,19 @@ FlatVector last_words(std::size_t words, const CellPtr& statistics, std::size_t 
   return values;
 }
 
+// A cell of `size` values, which every process computes: fill(values) gets zeros.
+template <typename Fill>
+CellPtr computed(Training& training, std::vector<CellPtr> reads, std::size_t size, const Fill& fill) {
+  CellPtr cell = new_cell();
+  const auto work = [cell, size, fill] {
+    FlatVector values = zeros(size);
+    fill(values.span());
+    cell->value = std::move(values);
+  };
+  training.compute({.reads = std::move(reads), .writes = {cell}, .work = work}, ProcessSet::everywhere());
+  return cell;
+}
+
 // Adds the statistics after the words of all packets.
 void add_statistics(const SharedPackets& packets, std::span<float> sums) {
   for (const Packet& packet : *packets) {
@@ -80,14 +93,19 @@ void decode(const Compressor& compressor, const CellPtr& words, Step number, std
   compressor.decode({.packets = {&packet, 1}, .workers = 1, .micro_batches = 1, .step = number}, out);
 }
 
+// values *= factor; values that are not finite become 0 if the factor is 0.
+void multiply(std::span<float> values, float factor) {
+  if (factor == 0)
+    std::ranges::fill(values, 0.0f);
+  else if (factor != 1)
+    scale(values.data(), factor, values.size());
+}
+
 // Prepares the residual for a packet: the values to send are added to it.
 std::span<float> begin_with(const CellPtr& residual, bool is_first, float of_residual, std::size_t size) {
   if (is_first) residual->value = FlatVector(size);
   const std::span<float> p = residual->value.span();
-  if (is_first || of_residual == 0)
-    std::ranges::fill(p, 0.0f);
-  else if (of_residual != 1)
-    scale(p.data(), of_residual, size);
+  multiply(p, is_first ? 0 : of_residual);
   return p;
 }
 
@@ -120,12 +138,8 @@ void for_clipped(const Compressor& compressor, const GradientSum& sum, double sc
 void accumulate(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
                 std::int64_t micro_batches, std::span<float> memory) {
   if (compressor.accumulates_by_adding() && is_kept_of_pass(sum, scale)) {
-    const std::span<float> p = memory.first(size);
-    if (of_memory == 0)
-      std::ranges::fill(p, 0.0f);
-    else if (of_memory != 1)
-      syncopate::scale(p.data(), of_memory, size);
-    return add_kept_of_pass(sum, p.data());
+    multiply(memory.first(size), of_memory);
+    return add_kept_of_pass(sum, memory.data());
   }
   for_clipped(compressor, sum, scale, size, micro_batches, [&](std::span<const float> piece, std::size_t at) {
     compressor.accumulate(piece, at, of_memory, memory);
@@ -187,12 +201,7 @@ CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& com
   read.insert(read.end(), {statistics, is_first ? nullptr : owned});
   CellPtr packet = new_cell();
   const auto reduce = [=, owned = owned, words = words_of(compressor->exchanges(step).back())] {
-    if (is_first) owned->value = FlatVector(compressor->owned(owner));
-    const std::span<float> residual = owned->value.span();
-    if (is_first || of_memory == 0)
-      std::ranges::fill(residual, 0.0f);
-    else if (of_memory != 1)
-      scale(residual.data(), of_memory, residual.size());
+    const std::span<float> residual = begin_with(owned, is_first, of_memory, compressor->owned(owner));
     FlatVector values = last_words(words, statistics, count);
     compressor->reduce(owner, step, words_of(first, static_cast<std::size_t>(chunk) * words), residual, values.data());
     packet->value = std::move(values);
@@ -272,31 +281,22 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   const CellPtr from = average.from ? average.from->parameters : nullptr;
   std::vector<CellPtr> read = cells_of(packets);
   read.push_back(from);
-  state->parameters = new_cell();
   const auto& compressor = slices_[static_cast<std::size_t>(average.slice.index)].compressor;
-  const auto decode = [=, round = average.round, out = state->parameters] {
-    FlatVector values = zeros(size);
+  const auto decode = [=, round = average.round](std::span<float> values) {
     const std::vector<const float*> words = words_of(packets);
     compressor->decode({.packets = words, .workers = workers, .micro_batches = workers, .step = round},
-                       values.span().subspan(part.begin, part.size));
-    for (std::size_t i = 0; i < size; ++i) {
-      const float mean = values.data()[i] / static_cast<float>(workers);
-      values.data()[i] = from ? values_of(from)[i] + mean : mean;
+                       values.subspan(part.begin, part.size));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float mean = values[i] / static_cast<float>(workers);
+      values[i] = from ? values_of(from)[i] + mean : mean;
     }
-    out->value = std::move(values);
   };
-  constexpr ProcessSet for_all = ProcessSet::everywhere();
-  training_.compute({.reads = read, .writes = {state->parameters}, .work = decode}, for_all);
-  if (statistics > 0) {
-    state->buffers = new_cell();
-    const auto add_up = [=, out = state->buffers] {
-      FlatVector values = zeros(statistics);
-      add_statistics(packets, values.span());
-      for (float& value : values.span()) value /= static_cast<float>(workers);
-      out->value = std::move(values);
-    };
-    training_.compute({.reads = read, .writes = {state->buffers}, .work = add_up}, for_all);
-  }
+  state->parameters = computed(training_, read, size, decode);
+  const auto add_up = [=](std::span<float> values) {
+    add_statistics(packets, values);
+    for (float& value : values) value /= static_cast<float>(workers);
+  };
+  if (statistics > 0) state->buffers = computed(training_, read, statistics, add_up);
   return state;
 }
 
@@ -426,18 +426,17 @@ void open_packet(Message& message, const std::shared_ptr<const Compressor>& comp
   const std::size_t parameters = training.objective().parameters(), buffers = training.objective().buffers();
   const Sent sent = sent_of(message.slice, training.objective());
   const CellPtr words = packet.parameters;
-  const auto decode_into = [=, number = Step{message.kept}](float* out) {
-    std::fill_n(out, parameters, 0.0f);
-    decode(*compressor, words, number, {out + sent.begin, sent.size});
+  const auto decode_into = [=, number = Step{message.kept}](std::span<float> values) {
+    decode(*compressor, words, number, values.subspan(sent.begin, sent.size));
   };
-  const auto copy_statistics = [=](float* out) {
-    std::ranges::copy(std::as_const(words->value).span().last(sent.statistics), out);
+  const auto copy_statistics = [=](std::span<float> values) {
+    std::ranges::copy(std::as_const(words->value).span().last(sent.statistics), values.begin());
   };
   if (message.kind == Message::Kind::gradient) {
     const auto fill = [=](float* out) {
-      decode_into(out);
-      std::fill_n(out + parameters, buffers, 0.0f);
-      copy_statistics(out + parameters);
+      std::fill_n(out, parameters + buffers, 0.0f);
+      decode_into({out, parameters});
+      copy_statistics({out + parameters, buffers});
     };
     const std::int64_t micro_batches = message.gradient.micro_batches();
     const CellPtr read[] = {words};
@@ -445,25 +444,10 @@ void open_packet(Message& message, const std::shared_ptr<const Compressor>& comp
     message.gradient = Gradient(values.terms().front().sum, micro_batches, message.gradient.compute_time());
     return;
   }
-  constexpr ProcessSet for_all = ProcessSet::everywhere();
   auto difference = std::make_shared<ModelState>();
   difference->id = new_state_id();
-  difference->parameters = new_cell();
-  const auto fill = [=, out = difference->parameters] {
-    FlatVector values(parameters);
-    decode_into(values.data());
-    out->value = std::move(values);
-  };
-  training.compute({.reads = {words}, .writes = {difference->parameters}, .work = fill}, for_all);
-  if (buffers > 0) {
-    difference->buffers = new_cell();
-    const auto take = [=, out = difference->buffers] {
-      FlatVector values = zeros(buffers);
-      copy_statistics(values.data());
-      out->value = std::move(values);
-    };
-    training.compute({.reads = {words}, .writes = {difference->buffers}, .work = take}, for_all);
-  }
+  difference->parameters = computed(training, {words}, parameters, decode_into);
+  if (buffers > 0) difference->buffers = computed(training, {words}, buffers, copy_statistics);
   message.model = std::move(difference);
 }
 
@@ -586,18 +570,15 @@ CompressedSum::Summed CompressedSum::sum(const Exchanged& exchanged, int workers
   read.insert(read.end(), {between, moment_, common});
   CellPtr estimates;
   if (compressor_->options().estimates()) {
-    estimates = new_cell();
-    const auto add = [compressor = compressor_, common, all = exchanged, workers, parameters, before = estimates_,
-                      estimates] {
-      FlatVector values = zeros(parameters);
+    const auto add = [compressor = compressor_, common, all = exchanged, workers,
+                      before = estimates_](std::span<float> values) {
       const std::vector<const float*> words = words_of(all.packets);
-      compressor->decode(received_of(all, words, common, workers), values.span());
-      if (before) add_scaled(values.data(), 1.0f, values_of(before), parameters);
-      estimates->value = std::move(values);
+      compressor->decode(received_of(all, words, common, workers), values);
+      if (before) add_scaled(values.data(), 1.0f, values_of(before), values.size());
     };
     std::vector<CellPtr> all_read = read;
     all_read.push_back(estimates_);
-    training_.compute({.reads = std::move(all_read), .writes = {estimates}, .work = add}, ProcessSet::everywhere());
+    estimates = computed(training_, std::move(all_read), parameters, add);
     read.push_back(estimates);
   }
   const auto fill = [compressor = compressor_, moment = moment_, common, all = exchanged, workers, parameters, buffers,

@@ -2,26 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
-#include "workers/mpi/mpi_checkpoints.hpp"
+#include "workers/mpi/mpi_collectives.hpp"
 #include "workers/mpi/mpi_work.hpp"
 
 namespace syncopate {
 
-namespace {
-
-using Call = MpiReplayLog::Call;
-using Announcement = MpiTransport::Announcement;
-
-MpiCluster::Options with_observer(MpiCluster::Options options, RunObserver& observer) {
-  if (options.observer && options.store) options.observer = &observer;
-  return options;
-}
-
-}  // namespace
-
-MpiRunState::MpiRunState(const MpiCluster::Options& given, MpiCommunicators& given_communicators)
+MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_communicators)
     : options(given),
       communicators(given_communicators),
       self(given_communicators.rank()),
@@ -34,367 +23,585 @@ MpiRunState::MpiRunState(const MpiCluster::Options& given, MpiCommunicators& giv
   // Only servers know which gradients they keep, but the workers' spans are in other processes, so fates are collected.
   if (spans && options.servers > 0) spans->collect_fates();
   for (const Rank worker : workers()) books_[worker] = Book(worker, start_time, spans);
-  clock.restart(communicators.common_start_ns(), spans, self);
+  clock = WallAccount(communicators.common_start_ns(), spans, self);
 }
 
 bool MpiRunState::others_are_through() const {
   for (const Rank worker : workers())
-    if (worker != self && !has_ended(worker) && !transport.has_announced(Announcement::lost, worker)) return false;
+    if (worker != self && !has_ended(worker) && !transport.has_announced(MpiTransport::Announcement::lost, worker))
+      return false;
   return true;
 }
 
 void MpiRunState::serialise(StateArchive& archive) {
-  Time row_begin = rows.begin();
-  Bytes row_sent = rows.sent();
-  archive(transport, clock.book(), row_begin, row_sent, collective_bytes, sent_bytes, bytes_reported, collectives,
-          collectives_of_all, kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end,
-          program_has_ended, is_lost, books_);
-  if (archive.reads()) rows = StepRows(options.observer, row_begin, row_sent);
+  archive(transport, clock.book(), rows, collective_bytes, sent_bytes, bytes_reported, collectives, collectives_of_all,
+          kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end, program_has_ended, is_lost,
+          books_);
 }
 
-class MpiCluster::Process {
+namespace {
+
+using Announcement = MpiTransport::Announcement;
+
+// Stops all ranks of a run and writes each rank's part of a checkpoint. Rank 0 asks its store whether a checkpoint is
+// due and announces it. The other ranks notice the announcement at the start of their next call that may wait, in a
+// wait or in a sleep. They stop there, even if they wait for another rank. Stopped ranks send no new messages:
+// - Ranks receive until each rank has every frame that was sent to it.
+// - Collectives that all members have entered are finished. For the other collectives each rank saves its contribution.
+// - Each rank writes its part. The run continues once all parts are written. Clocks stand still until then.
+class MpiCheckpoints {
  public:
-  explicit Process(const Options& options);
+  // Writes this rank's part of a checkpoint, for a run that has stopped at time `at`.
+  using Write = std::function<void(ByteSink& out, Time at)>;
+  MpiCheckpoints(MpiRunState& state, MpiCollectives& collectives, Write write)
+      : state_(state), collectives_(collectives), write_(std::move(write)), store_(state.options.store) {}
 
-  RunTotals run(const Program& work, const Program& serve);
-
-  // The parts of a run, constructed again for each run.
-  struct Run {
-    Run(const Options& given, MpiCommunicators& communicators, MpiWaitRounds& rounds);
-
-    MpiReplayLog replay_log;
-    LoggedRows logged_rows;
-    Options options;
-    MpiRunState state;
-    MpiWaiting waiting;
-    MpiCollectives collectives;
-    MpiPartialSums partial_sums;
-    MpiMessages messages;
-    MpiMicroBatches micro_batches;
-    MpiTotals totals;
-    MpiCheckpoints checkpoints;
-
-    // Begins a call that may wait and whose answer is not in the log.
-    void enter(MpiReplayLog::Call call) {
-      if (!replay_log.is_kept()) return;
-      if (replay_log.enter(call)) checkpoints.stop_if_called();
-      replay_log.wait();
-    }
-    // Start and finish a collective of any kind. `blocks`: the worker does both in one call (Cluster::perform).
-    StartedCollective start(Collective&& what, const Contribution& contribution, Place place, bool blocks);
-    CollectiveResult finish(StartedCollective&& started, Place place, bool blocks);
-    void serialise(StateArchive& archive) {
-      archive(state, collectives, partial_sums, messages, micro_batches, totals);
-      if (options.record) serialise_record(archive, state);
-    }
-
-   private:
-    void progress() {
-      state.transport.progress();
-      partial_sums.progress();
-      if (collectives.are_under_way()) collectives.advance_all();
-    }
-    // Values are written last: to read them, the handles must exist, which the program holds only after the replay.
-    void write_checkpoint(ByteSink& out, Time at) {
-      replay_log.write(out);
-      StateArchive archive(out);
-      archive(at);
-      options.store->serialise(archive);
-      archive(*this);
-      CheckpointLog::here()->write_values(out, replay_log.position().values);
-    }
-  };
-  const Options& options() const { return options_; }
-  Run& parts() { return *run_; }
+  // Call it repeatedly wherever a rank may stop; it is cheap. Throws LeftAtCheckpoint if the run ends at a checkpoint.
+  void stop_if_called() {
+    if (!store_ || monotonic_ns() < next_look_ns_) return;
+    constexpr std::int64_t look_every_ns = 1'000'000;
+    next_look_ns_ = monotonic_ns() + look_every_ns;
+    if (const auto number = called_for()) stop(*number);
+  }
 
  private:
-  void finish();
-  void follow(ByteSource& replay_log);
-  void resume();
-  void agree_to_resume(const std::string& problem);
-  [[noreturn]] void fail(const std::string& what);
+  struct CheckpointStop {
+    Time at{};                         // latest time of any rank's clock
+    std::vector<std::int64_t> sent{};  // frames sent to this rank, by sender
+  };
+  // Once rank 0 has announced `closed`, it calls for no more checkpoints, because other ranks may leave then.
+  std::optional<std::int64_t> called_for() {
+    constexpr auto call = Announcement::checkpoint;
+    if (state_.self != Rank{0}) {
+      state_.transport.progress();
+      return state_.transport.take_announced(call, Rank{0});
+    }
+    if (state_.ending == MpiRunState::Ending::closed) return std::nullopt;
+    const auto number = store_->due();
+    if (number) state_.transport.announce(call, *number);
+    return number;
+  }
 
-  Options options_;
-  MpiCommunicators communicators_;
-  MpiWaitRounds wait_rounds_;
-  std::unique_ptr<Run> run_;
+  void stop(std::int64_t number) {
+    const CheckpointStop stopped = stand_still();
+    const std::int64_t begin_ns = monotonic_ns();
+    wait_politely(state_.communicators.cores_suffice(), [&] {
+      drive();
+      return std::ranges::equal(state_.transport.received_from(), stopped.sent) &&
+             state_.transport.has_nothing_half_way() && collectives_.have_ended();
+    });
+    gather<std::int64_t>({0}, true);  // ranks with collectives left to finish may need this rank
+
+    const CheckpointStore::Written written = store_->write(number, [&](ByteSink& out) { write_(out, stopped.at); });
+    const std::vector<std::uint64_t> own = {written.digest ? 1U : 0U, written.digest.value_or(0),
+                                            static_cast<std::uint64_t>(monotonic_ns() - begin_ns)};
+    const std::vector<std::uint64_t> all = gather(own, false);
+    std::uint64_t longest_ns = 0;
+    std::vector<std::optional<std::uint64_t>> digests;
+    for (std::size_t part = 0; part < all.size(); part += own.size()) {
+      digests.push_back(all[part] ? std::optional(all[part + 1]) : std::nullopt);
+      longest_ns = std::max(longest_ns, all[part + 2]);
+    }
+    // All clocks skip the same time: the longest that any rank took from `begin_ns` until it had written its part.
+    state_.clock.stood_still(static_cast<std::int64_t>(longest_ns));
+    if (store_->written(number, digests)) throw LeftAtCheckpoint();
+  }
+
+  CheckpointStop stand_still() {
+    std::vector<std::int64_t> own = {state_.now().time_since_epoch().count()};
+    own.insert(own.end(), state_.transport.sent_to().begin(), state_.transport.sent_to().end());
+    const std::vector<std::int64_t> all = gather(own, true);
+    CheckpointStop stopped;
+    for (auto part = all.begin(); part != all.end(); part += std::ssize(own)) {
+      stopped.at = std::max(stopped.at, Time{Duration{part[0]}});
+      stopped.sent.push_back(part[1 + state_.self.value]);
+    }
+    return stopped;
+  }
+
+  void drive() {
+    state_.transport.progress();
+    collectives_.drive();
+  }
+  template <typename Number>
+  std::vector<Number> gather(const std::vector<Number>& own, bool drives) {
+    const MpiCommunicators& communicators = state_.communicators;
+    return gather_politely(own, communicators.checkpoints(), communicators.cores_suffice(), [this, drives] {
+      if (drives) drive();
+    });
+  }
+
+  MpiRunState& state_;
+  MpiCollectives& collectives_;
+  Write write_;
+  CheckpointStore* store_;
+  std::int64_t next_look_ns_ = 0;
+};
+
+// Log of everything the cluster returned to this rank's program, call by call, a few bytes each. Gradients and models
+// appear by their numbers (CheckpointLog), not their values. A restarted process replays the log: it answers the
+// program's calls from the log, without arithmetic, waiting or communication, until the call at which the ranks
+// stopped. There the state of the run is read from the checkpoint, and that call continues.
+class MpiReplayLog {
+ public:
+  // A call of Cluster, or an event between calls.
+  enum class Call : std::uint8_t {
+    now,
+    has_left,
+    workers_left,
+    has_lost_state,
+    bytes_sent,
+    compute,
+    start,  // starts a collective, even if the worker waits for its result in the same call
+    finish,
+    has_ended,
+    receive,
+    endless_micro_batch,  // ends a program (MpiMicroBatches::EndlessMicroBatch)
+    row,                  // not a call: a row of steps.csv, for the observer
+    end,                  // not a call: the end of the program
+  };
+
+  // The call at which a rank stopped.
+  struct Position {
+    Call call{};
+    bool is_inside = false;    // whether the call had begun to wait when the rank stopped
+    std::uint64_t values = 0;  // number of values created before the call began
+  };
+
+  // `log`: null if nothing is logged. `observer`: gets logged rows again during a replay; may be null.
+  MpiReplayLog(CheckpointLog* log, RunObserver* observer) : log_(log), observer_(observer) {}
+  MpiReplayLog(const MpiReplayLog&) = delete;
+  MpiReplayLog& operator=(const MpiReplayLog&) = delete;
+
+  bool is_kept() const { return log_ != nullptr; }
+  bool replays() const { return replays_; }
+
+  // Whether this call is answered from the log. At the end of the log it calls `at_end` and ends the replay.
+  bool replays(Call call) {
+    if (!replays_) return false;
+    replay_rows();
+    if (!calls_.is_through()) return true;
+    if (call != position_.call) throw ReplayMismatch("it comes to another call than the one at which it had stopped");
+    at_end();
+    replays_ = false;
+    has_just_resumed_ = true;
+    return false;
+  }
+
+  std::function<void()> at_end;
+  // Returns the logged answer to the next call.
+  template <typename Answer>
+  Answer next_answer(Call call) {
+    Answer answer{};
+    take(call);
+    StateArchive(calls_.source())(answer);
+    return answer;
+  }
+
+  bool next_is(Call call) const { return replays_ && !calls_.is_through() && next() == call; }
+
+  // Logs the answer that a call gets now.
+  template <typename Answer>
+  void record(Call call, const Answer& answer) {
+    if (!is_kept()) return;
+    calls_.bytes.push_back(static_cast<char>(call));
+    Answer written = answer;
+    StateArchive(calls_.sink())(written);
+  }
+
+  template <typename Answer, typename Ask>
+  Answer answered(Call call, const Ask& ask) {
+    if (!is_kept()) return ask();
+    if (replays(call)) return next_answer<Answer>(call);
+    const Answer answer = ask();
+    record(call, answer);
+    return answer;
+  }
+
+  // Begins a call that may wait, at which a rank may stop. Returns false if the run has resumed inside this call.
+  bool enter(Call call) {
+    if (!is_kept()) return true;
+    if (std::exchange(has_just_resumed_, false)) return !position_.is_inside;
+    position_ = {.call = call, .is_inside = false, .values = log_->last_number()};
+    return true;
+  }
+
+  void wait() { position_.is_inside = true; }
+  const Position& position() const { return position_; }
+
+  void write(ByteSink& out) {
+    log_->write_log(out, position_.values);
+    StateArchive archive(out);
+    archive(position_, calls_.bytes);
+  }
+
+  // Starts a replay of the log in `in`. Call it at the beginning of the run.
+  void follow(ByteSource& in) {
+    log_->follow(in);
+    StateArchive archive(in);
+    archive(position_, calls_.bytes);
+    calls_.next = 0;
+    replays_ = true;
+  }
+
+ private:
+  Call next() const { return static_cast<Call>(calls_.bytes[calls_.next]); }
+  void replay_rows() {
+    while (!calls_.is_through() && next() == Call::row) {
+      const auto row = next_answer<StepRow>(Call::row);
+      if (observer_) observer_->on_row(row);
+    }
+  }
+
+  void take(Call call) {
+    if (next() != call) throw ReplayMismatch("it makes another call than it had made");
+    ++calls_.next;
+  }
+
+  CheckpointLog* log_;
+  RunObserver* observer_;
+  StoredBytes calls_;  // each call is followed by its answer
+  bool replays_ = false;
+  bool has_just_resumed_ = false;
+  Position position_;
+};
+
+// Logs rows and passes them to an observer. Other calls of the observer are not logged, because a replay repeats them.
+class LoggedRows : public RunObserver {
+ public:
+  LoggedRows(MpiReplayLog& replay_log, RunObserver* observer) : replay_log_(replay_log), observer_(observer) {}
+  void on_row(const StepRow& row) override {
+    replay_log_.record(MpiReplayLog::Call::row, row);
+    observer_->on_row(row);
+  }
+  void on_publish(const Publication& publication) override { observer_->on_publish(publication); }
+
+ private:
+  MpiReplayLog& replay_log_;
+  RunObserver* observer_;
+};
+
+using Call = MpiReplayLog::Call;
+
+MpiOptions with_observer(MpiOptions options, RunObserver& observer) {
+  if (options.observer && options.store) options.observer = &observer;
+  return options;
+}
+
+// The parts of a run, constructed again for each run.
+struct MpiRun {
+  MpiRun(const MpiOptions& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
+      : replay_log(given.store ? CheckpointLog::here() : nullptr, given.observer),
+        logged_rows(replay_log, given.observer),
+        options(with_observer(given, logged_rows)),
+        state(options, communicators),
+        waiting(
+            state, rounds, [this] { progress(); }, [this] { checkpoints.stop_if_called(); }),
+        collectives(state, waiting),
+        partial_sums(state, waiting),
+        messages(state, waiting),
+        micro_batches(state, waiting, collectives, partial_sums, messages),
+        totals(state, waiting, messages, partial_sums, micro_batches),
+        checkpoints(state, collectives, [this](ByteSink& out, Time at) { write_checkpoint(out, at); }) {}
+
+  MpiReplayLog replay_log;
+  LoggedRows logged_rows;
+  MpiOptions options;
+  MpiRunState state;
+  MpiWaiting waiting;
+  MpiCollectives collectives;
+  MpiPartialSums partial_sums;
+  MpiMessages messages;
+  MpiMicroBatches micro_batches;
+  MpiTotals totals;
+  MpiCheckpoints checkpoints;
+
+  // Begins a call that may wait and whose answer is not in the log.
+  void enter(MpiReplayLog::Call call) {
+    if (!replay_log.is_kept()) return;
+    if (replay_log.enter(call)) checkpoints.stop_if_called();
+    replay_log.wait();
+  }
+
+  // Start and finish a collective of any kind. `blocks`: the worker does both in one call (Cluster::perform).
+  StartedCollective start(Collective&& what, const Contribution& contribution, Place place, bool blocks) {
+    const bool is_partial = what.kind == Collective::Kind::partial_all_reduce;
+    if (replay_log.replays(Call::start)) {
+      const auto number = replay_log.next_answer<std::int64_t>(Call::start);
+      if (is_partial) return {what.kind, std::nullopt, number, contribution.step};
+      return collectives.started_before(std::move(what), contribution.step);
+    }
+    enter(Call::start);
+    StartedCollective started = is_partial ? partial_sums.start(std::move(what), contribution, place, blocks)
+                                           : collectives.start(std::move(what), contribution, place, blocks);
+    replay_log.record(Call::start, started.number);
+    return started;
+  }
+
+  CollectiveResult finish(StartedCollective&& started, Place place, bool blocks) {
+    using PartialOutcome = std::vector<MpiPartialSums::PartialOutcome>;
+    const bool is_partial = started.kind == Collective::Kind::partial_all_reduce;
+    if (replay_log.replays(Call::finish)) {
+      if (is_partial) return partial_sums.finished_before(replay_log.next_answer<PartialOutcome>(Call::finish));
+      return collectives.finished_before(std::move(started),
+                                         replay_log.next_answer<MpiCollectives::Finished>(Call::finish));
+    }
+    enter(Call::finish);
+    CollectiveResult result;
+    if (!is_partial) {
+      result = collectives.finish(std::move(started), place);
+      replay_log.record(Call::finish, collectives.last_finished());
+    } else {
+      result = partial_sums.finish(place, blocks);
+      replay_log.record(Call::finish, partial_sums.last_outcome());
+    }
+    return result;
+  }
+
+  void serialise(StateArchive& archive) {
+    archive(state, collectives, partial_sums, messages, micro_batches, totals);
+    if (options.record) serialise_record(archive, state);
+  }
+
+ private:
+  void progress() {
+    state.transport.progress();
+    partial_sums.progress();
+    if (collectives.are_under_way()) collectives.advance_all();
+  }
+
+  // Values are written last: to read them, the handles must exist, which the program holds only after the replay.
+  void write_checkpoint(ByteSink& out, Time at) {
+    replay_log.write(out);
+    StateArchive archive(out);
+    archive(at);
+    options.store->serialise(archive);
+    archive(*this);
+    CheckpointLog::here()->write_values(out, replay_log.position().values);
+  }
+};
+
+// During a replay the calls answer programs from MpiReplayLog, without any effect on other ranks.
+class MpiCluster : public Cluster {
+ public:
+  explicit MpiCluster(const MpiOptions& options) : options_(options), kept_(std::make_unique<Kept>(options)) {}
+
+  int workers() const override { return options_.workers; }
+  Servers servers() const override { return options_.servers; }
+
+  RunTotals run(const Program& work, const Program& serve) override {
+    try {
+      run_ = std::make_unique<MpiRun>(options_, kept_->communicators, kept_->wait_rounds);
+      const MpiRunState& state = run_->state;
+      if (options_.store && options_.store->resumes()) {
+        run_->replay_log.at_end = [this] { resume(); };
+        if (state.is_worker() || state.is_server())
+          follow();
+        else
+          resume();
+      }
+      try {
+        if (state.is_worker()) work(state.self);
+        if (state.is_server() && serve) serve(state.self);
+      } catch (const MpiMicroBatches::EndlessMicroBatch&) {
+      }
+      finish();
+      RunTotals totals = run_->totals.add_up(state.program_end);
+      if (options_.record) gather_record(state, run_->totals.cut_time(), run_->partial_sums);
+      return totals;
+    } catch (const ReplayMismatch& other) {
+      if (run_ && run_->replay_log.replays() && !has_agreed_) agree_to_resume(other.what());
+      throw;
+    } catch (const LeftAtCheckpoint&) {
+      // Pending requests never finish, so their buffers are leaked: MPI may still write to them, and no other
+      // communicator may get their messages.
+      static_cast<void>(run_.release());
+      static_cast<void>(kept_.release());
+      throw;
+    } catch (const std::exception& error) {
+      fail(error.what());
+    } catch (...) {
+      fail("an exception of unknown type");
+    }
+  }
+
+  Time now(Rank) const override {
+    return run_->replay_log.answered<Time>(Call::now, [&] { return run_->state.now(); });
+  }
+  Bytes bytes_sent() const override {
+    return run_->replay_log.answered<Bytes>(Call::bytes_sent, [&] { return run_->state.bytes_sent(); });
+  }
+  int workers_left(Rank) override {
+    return run_->replay_log.answered<int>(Call::workers_left, [&] { return run_->messages.workers_left(); });
+  }
+  bool has_left(Rank, Rank other) const override {
+    return run_->replay_log.answered<bool>(Call::has_left, [&] { return run_->messages.has_left(other); });
+  }
+
+  std::optional<Gradient> compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                           const MicroBatch& samples, const Deadline& deadline) override {
+    if (run_->replay_log.replays(Call::compute)) {
+      if (run_->replay_log.next_is(Call::endless_micro_batch)) {
+        run_->replay_log.next_answer<bool>(Call::endless_micro_batch);
+        throw MpiMicroBatches::EndlessMicroBatch();
+      }
+      const auto outcome = run_->replay_log.next_answer<MpiMicroBatches::Outcome>(Call::compute);
+      return run_->micro_batches.computed_before(at, samples, outcome);
+    }
+    run_->enter(Call::compute);
+    try {
+      auto gradient = run_->micro_batches.compute(at, slot, samples, deadline);
+      run_->replay_log.record(Call::compute, run_->micro_batches.outcome());
+      return gradient;
+    } catch (const MpiMicroBatches::EndlessMicroBatch&) {
+      run_->replay_log.record(Call::endless_micro_batch, true);
+      throw;
+    }
+  }
+
+  bool may_lose_state(Rank) const override { return run_->micro_batches.may_lose_state(); }
+  bool has_lost_state(Rank) override {
+    return run_->replay_log.answered<bool>(Call::has_lost_state, [&] { return run_->micro_batches.has_lost_state(); });
+  }
+
+  StartedCollective start(Rank, Collective&& what, const Contribution& contribution, Place place) override {
+    return run_->start(std::move(what), contribution, place, false);
+  }
+  CollectiveResult finish(Rank, StartedCollective&& started, Place place) override {
+    return run_->finish(std::move(started), place, false);
+  }
+  bool has_ended(Rank, const StartedCollective& started, Place) override {
+    return run_->replay_log.answered<bool>(Call::has_ended, [&] { return run_->collectives.has_ended(started); });
+  }
+  CollectiveResult perform(Rank, Collective&& what, const Contribution& contribution, Place place) override {
+    return run_->finish(run_->start(std::move(what), contribution, place, true), place, true);
+  }
+
+  void report_steps(Rank, const Contribution& contribution) override {
+    if (!run_->replay_log.replays()) run_->totals.report_steps(contribution);
+  }
+  void send(Rank, Rank to, Message&& message, Place) override {
+    if (!run_->replay_log.replays()) run_->messages.send(to, std::move(message));
+  }
+  ReceivedMessage receive(Rank, std::optional<Rank> from, Time until, Place place) override {
+    using MessageHeader = std::optional<MpiMessages::MessageHeader>;
+    if (run_->replay_log.replays(Call::receive)) {
+      MessageHeader header = run_->replay_log.next_answer<MessageHeader>(Call::receive);
+      return header ? run_->messages.received_before(std::move(*header)) : nullptr;
+    }
+    run_->enter(Call::receive);
+    ReceivedMessage message = run_->messages.receive(from, until, place);
+    if (run_->replay_log.is_kept())
+      run_->replay_log.record(Call::receive, message ? MessageHeader(run_->messages.last_header()) : MessageHeader());
+    return message;
+  }
+
+  void discard(Rank, const BookedTime& work) override {
+    if (!run_->replay_log.replays()) run_->state.book_of(work.worker).lose(work.time);
+  }
+  void keep(Rank, const BookedTime& work, Step staleness) override {
+    if (!run_->replay_log.replays()) run_->totals.keep(work, staleness);
+  }
+
+ private:
+  // What all runs use.
+  struct Kept {
+    explicit Kept(const MpiOptions& options)
+        : communicators(options.communicator == MPI_COMM_NULL ? options.session.communicator() : options.communicator,
+                        options.workers + options.servers, options.workers, options.store != nullptr),
+          wait_rounds(communicators.waits()) {}
+    MpiCommunicators communicators;
+    MpiWaitRounds wait_rounds;
+  };
+
+  // After its program a participant announces its end and receives messages that the others still send.
+  void finish() {
+    using Ending = MpiRunState::Ending;
+    MpiRunState& state = run_->state;
+    if (!state.is_worker() && !state.is_server()) return;
+    if (run_->replay_log.replays(Call::end)) throw ReplayMismatch("it ends before the call that it had come to");
+    run_->enter(Call::end);
+    if (state.ending == Ending::none) {
+      if (!state.is_lost) {
+        state.clock.book(Activity::compute);
+        state.program_end = state.clock.booked();
+      }
+      state.program_has_ended = true;
+      state.transport.announce(Announcement::ended);
+      state.ending = Ending::announced;
+    }
+    // Worker 0 sends the results of partial all-reduces until all workers have ended.
+    if (state.is_worker() && state.ending != Ending::closed) run_->collectives.wait_for_all_ends();
+    if (state.ending != Ending::closed) state.transport.announce(Announcement::closed);
+    state.ending = Ending::closed;
+    run_->waiting.wait({}, [&] {
+      for (const auto kind : {MpiTransport::Kind::message, MpiTransport::Kind::group_arrival})
+        while (state.transport.take(kind)) continue;  // the frame arrived too late and is dropped unread
+      const int participants = state.participants();
+      return state.transport.count_announced(Announcement::closed, 0, participants) == participants - 1 &&
+             state.transport.nothing_under_way();
+    });
+  }
+
+  void follow() {
+    try {
+      run_->replay_log.follow(options_.store->part());
+    } catch (const std::exception& fault) {
+      agree_to_resume(fault.what());
+    }
+  }
+
+  // Reads the checkpoint at the end of the replay, when all objects of the program exist and only values are missing.
+  void resume() {
+    std::string problem;
+    Time at{};
+    if (run_->replay_log.replays()) {
+      try {
+        ByteSource& in = options_.store->part();
+        StateArchive archive(in);
+        archive(at);
+        options_.store->serialise(archive);
+        archive(*run_);
+        CheckpointLog::here()->read_values(in);
+      } catch (const std::exception& fault) {
+        problem = fault.what();
+      }
+    }
+    agree_to_resume(problem);
+    if (run_->replay_log.replays()) CheckpointLog::here()->end_replay();
+    MpiRunState& state = run_->state;
+    const bool is_inside = run_->replay_log.replays() && run_->replay_log.position().is_inside;
+    state.clock.resume_from(kept_->communicators.common_start_ns() - at.time_since_epoch().count(), is_inside);
+    options_.store->resumed();
+  }
+
+  // Collective over all ranks. Throws ReplayMismatch on all ranks if any rank has a problem.
+  void agree_to_resume(const std::string& problem) {
+    has_agreed_ = true;
+    const auto problems = gather_texts(problem, kept_->communicators.everyone(), kept_->communicators.cores_suffice());
+    for (std::size_t rank = 0; rank < problems.size(); ++rank)
+      if (!problems[rank].empty()) throw ReplayMismatch(fmt::format("rank {}: {}", rank, problems[rank]));
+  }
+
+  [[noreturn]] void fail(const std::string& what) {
+    const Rank self{kept_->communicators.rank()};
+    const bool is_worker = self.value < options_.workers, is_idle = self.value >= options_.workers + options_.servers;
+    const std::string role = is_worker ? fmt::format("worker {}", self.value) : is_idle ? "idle rank" : "server";
+    const Time now = run_ ? run_->state.now() : start_time;
+    const std::string text =
+        fmt::format("{} after {:.6f} s (seed {}): {}", role, to_seconds(now), options_.compute_time.seed(), what);
+    if (options_.before_abort) options_.before_abort(text);
+    options_.session.abort(text);
+  }
+
+  MpiOptions options_;
+  std::unique_ptr<Kept> kept_;
+  std::unique_ptr<MpiRun> run_;
   bool has_agreed_ = false;
 };
 
-MpiCluster::Process::Process(const Options& options)
-    : options_(options),
-      communicators_(options.communicator == MPI_COMM_NULL ? options.session.communicator() : options.communicator,
-                     options.workers + options.servers, options.workers, options.store != nullptr),
-      wait_rounds_(communicators_.waits()) {}
+}  // namespace
 
-MpiCluster::Process::Run::Run(const Options& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
-    : replay_log(given.store ? CheckpointLog::here() : nullptr, given.observer),
-      logged_rows(replay_log, given.observer),
-      options(with_observer(given, logged_rows)),
-      state(options, communicators),
-      waiting(
-          state, rounds, [this] { progress(); }, [this] { checkpoints.stop_if_called(); }),
-      collectives(state, waiting),
-      partial_sums(state, waiting),
-      messages(state, waiting),
-      micro_batches(state, waiting, collectives, partial_sums, messages),
-      totals(state, waiting, messages, partial_sums, micro_batches),
-      checkpoints(state, collectives, [this](ByteSink& out, Time at) { write_checkpoint(out, at); }) {}
-
-StartedCollective MpiCluster::Process::Run::start(Collective&& what, const Contribution& contribution, Place place,
-                                                  bool blocks) {
-  const bool is_partial = what.kind == Collective::Kind::partial_all_reduce;
-  if (replay_log.replays(Call::start)) {
-    const auto number = replay_log.next_answer<std::int64_t>(Call::start);
-    if (is_partial) return {what.kind, std::nullopt, number, contribution.step};
-    return collectives.started_before(std::move(what), contribution.step);
-  }
-  enter(Call::start);
-  StartedCollective started = is_partial ? blocks ? partial_sums.begin(std::move(what), contribution)
-                                                  : partial_sums.start(std::move(what), contribution, place)
-                              : blocks ? collectives.arrive(std::move(what), true, contribution, place)
-                                         : collectives.start(std::move(what), contribution, place);
-  replay_log.record(Call::start, started.number);
-  return started;
-}
-
-CollectiveResult MpiCluster::Process::Run::finish(StartedCollective&& started, Place place, bool blocks) {
-  using PartialOutcome = std::vector<MpiPartialSums::PartialOutcome>;
-  const bool is_partial = started.kind == Collective::Kind::partial_all_reduce;
-  if (replay_log.replays(Call::finish)) {
-    if (is_partial) return partial_sums.finished_before(replay_log.next_answer<PartialOutcome>(Call::finish));
-    return collectives.finished_before(std::move(started),
-                                       replay_log.next_answer<MpiCollectives::Finished>(Call::finish));
-  }
-  enter(Call::finish);
-  CollectiveResult result;
-  if (!is_partial) {
-    result = collectives.finish(std::move(started), place);
-    replay_log.record(Call::finish, collectives.last_finished());
-  } else {
-    result = blocks ? partial_sums.wait_for_result(place) : partial_sums.finish(place);
-    replay_log.record(Call::finish, partial_sums.last_outcome());
-  }
-  return result;
-}
-
-RunTotals MpiCluster::Process::run(const Program& work, const Program& serve) {
-  try {
-    run_ = std::make_unique<Run>(options_, communicators_, wait_rounds_);
-    const MpiRunState& state = run_->state;
-    if (options_.store && options_.store->resumes()) {
-      run_->replay_log.at_end = [this] { resume(); };
-      if (state.is_worker() || state.is_server())
-        follow(options_.store->part());
-      else
-        resume();
-    }
-    try {
-      if (state.is_worker()) work(state.self);
-      if (state.is_server() && serve) serve(state.self);
-    } catch (const MpiMicroBatches::EndlessMicroBatch&) {
-    }
-    finish();
-    RunTotals totals = run_->totals.add_up(state.program_end);
-    if (options_.record) gather_record(state, run_->totals.cut_time(), run_->partial_sums);
-    return totals;
-  } catch (const ReplayMismatch& other) {
-    if (run_ && run_->replay_log.replays() && !has_agreed_) agree_to_resume(other.what());
-    throw;
-  } catch (const LeftAtCheckpoint&) {
-    throw;
-  } catch (const std::exception& error) {
-    fail(error.what());
-  } catch (...) {
-    fail("an exception of unknown type");
-  }
-}
-
-void MpiCluster::Process::follow(ByteSource& replay_log) {
-  try {
-    run_->replay_log.follow(replay_log);
-  } catch (const std::exception& fault) {
-    agree_to_resume(fault.what());
-  }
-}
-
-// Reads the checkpoint at the end of the replay, when all objects of the program exist and only values are missing.
-void MpiCluster::Process::resume() {
-  std::string problem;
-  Time at{};
-  if (run_->replay_log.replays()) {
-    try {
-      ByteSource& in = options_.store->part();
-      StateArchive archive(in);
-      archive(at);
-      options_.store->serialise(archive);
-      archive(*run_);
-      CheckpointLog::here()->read_values(in);
-    } catch (const std::exception& fault) {
-      problem = fault.what();
-    }
-  }
-  agree_to_resume(problem);
-  if (run_->replay_log.replays()) CheckpointLog::here()->end_replay();
-  MpiRunState& state = run_->state;
-  const bool is_inside = run_->replay_log.replays() && run_->replay_log.position().is_inside;
-  state.clock.resume_from(communicators_.common_start_ns() - at.time_since_epoch().count(), is_inside);
-  options_.store->resumed();
-}
-
-// Collective over all ranks. Throws ReplayMismatch on all ranks if any rank has a problem.
-void MpiCluster::Process::agree_to_resume(const std::string& problem) {
-  has_agreed_ = true;
-  const auto problems = gather_texts(problem, communicators_.everyone(), communicators_.cores_suffice());
-  for (std::size_t rank = 0; rank < problems.size(); ++rank)
-    if (!problems[rank].empty()) throw ReplayMismatch(fmt::format("rank {}: {}", rank, problems[rank]));
-}
-
-// After its program a participant announces its end and receives messages that the others still send.
-void MpiCluster::Process::finish() {
-  using Ending = MpiRunState::Ending;
-  MpiRunState& state = run_->state;
-  if (!state.is_worker() && !state.is_server()) return;
-  if (run_->replay_log.replays(Call::end)) throw ReplayMismatch("it ends before the call that it had come to");
-  run_->enter(Call::end);
-  if (state.ending == Ending::none) {
-    if (!state.is_lost) {
-      state.clock.book(Activity::compute);
-      state.program_end = state.clock.booked();
-    }
-    state.program_has_ended = true;
-    state.transport.announce(Announcement::ended);
-    state.ending = Ending::announced;
-  }
-  // Worker 0 sends the results of partial all-reduces until all workers have ended.
-  if (state.is_worker() && state.ending != Ending::closed) run_->collectives.wait_for_all_ends();
-  if (state.ending != Ending::closed) state.transport.announce(Announcement::closed);
-  state.ending = Ending::closed;
-  run_->waiting.wait({}, [&] {
-    for (const auto kind : {MpiTransport::Kind::message, MpiTransport::Kind::group_arrival})
-      while (state.transport.take(kind)) continue;  // the frame arrived too late and is dropped unread
-    const int participants = state.participants();
-    return state.transport.count_announced(Announcement::closed, 0, participants) == participants - 1 &&
-           state.transport.nothing_under_way();
-  });
-}
-
-void MpiCluster::Process::fail(const std::string& what) {
-  const Rank self{communicators_.rank()};
-  const bool is_worker = self.value < options_.workers, is_idle = self.value >= options_.workers + options_.servers;
-  const std::string role = is_worker ? fmt::format("worker {}", self.value) : is_idle ? "idle rank" : "server";
-  const Time now = run_ ? run_->state.now() : start_time;
-  const std::string text =
-      fmt::format("{} after {:.6f} s (seed {}): {}", role, to_seconds(now), options_.compute_time.seed(), what);
-  if (options_.before_abort) options_.before_abort(text);
-  options_.session.abort(text);
-}
-
-MpiCluster::MpiCluster(const Options& options) : process_(std::make_unique<Process>(options)) {}
-MpiCluster::~MpiCluster() = default;
-
-int MpiCluster::workers() const { return process_->options().workers; }
-Servers MpiCluster::servers() const { return process_->options().servers; }
-RunTotals MpiCluster::run(const Program& work, const Program& serve) {
-  try {
-    return process_->run(work, serve);
-  } catch (const LeftAtCheckpoint&) {
-    // Pending requests never finish, so the process is leaked: MPI may still write to the requests' buffers, and no
-    // other communicator may get their messages.
-    static_cast<void>(process_.release());
-    throw;
-  }
-}
-
-// During a replay the calls below answer programs from MpiReplayLog, without any effect on other ranks.
-Time MpiCluster::now(Rank) const {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<Time>(Call::now, [&] { return parts.state.now(); });
-}
-Bytes MpiCluster::bytes_sent() const {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<Bytes>(Call::bytes_sent, [&] { return parts.state.bytes_sent(); });
-}
-int MpiCluster::workers_left(Rank) {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<int>(Call::workers_left, [&] { return parts.messages.workers_left(); });
-}
-bool MpiCluster::has_left(Rank, Rank other) const {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<bool>(Call::has_left, [&] { return parts.messages.has_left(other); });
-}
-
-std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
-                                                     const MicroBatch& samples, const Deadline& deadline) {
-  auto& parts = process_->parts();
-  if (parts.replay_log.replays(Call::compute)) {
-    if (parts.replay_log.next_is(Call::endless_micro_batch)) {
-      parts.replay_log.next_answer<bool>(Call::endless_micro_batch);
-      throw MpiMicroBatches::EndlessMicroBatch();
-    }
-    const auto outcome = parts.replay_log.next_answer<MpiMicroBatches::Outcome>(Call::compute);
-    return parts.micro_batches.computed_before(at, samples, outcome);
-  }
-  parts.enter(Call::compute);
-  try {
-    auto gradient = parts.micro_batches.compute(at, slot, samples, deadline);
-    parts.replay_log.record(Call::compute, parts.micro_batches.outcome());
-    return gradient;
-  } catch (const MpiMicroBatches::EndlessMicroBatch&) {
-    parts.replay_log.record(Call::endless_micro_batch, true);
-    throw;
-  }
-}
-
-bool MpiCluster::may_lose_state(Rank) const { return process_->parts().micro_batches.may_lose_state(); }
-bool MpiCluster::has_lost_state(Rank) {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<bool>(Call::has_lost_state, [&] { return parts.micro_batches.has_lost_state(); });
-}
-
-StartedCollective MpiCluster::start(Rank, Collective&& what, const Contribution& contribution, Place place) {
-  return process_->parts().start(std::move(what), contribution, place, false);
-}
-CollectiveResult MpiCluster::finish(Rank, StartedCollective&& started, Place place) {
-  return process_->parts().finish(std::move(started), place, false);
-}
-bool MpiCluster::has_ended(Rank, const StartedCollective& started, Place) {
-  auto& parts = process_->parts();
-  return parts.replay_log.answered<bool>(Call::has_ended, [&] { return parts.collectives.has_ended(started); });
-}
-CollectiveResult MpiCluster::perform(Rank, Collective&& what, const Contribution& contribution, Place place) {
-  auto& parts = process_->parts();
-  return parts.finish(parts.start(std::move(what), contribution, place, true), place, true);
-}
-
-void MpiCluster::report_steps(Rank, const Contribution& contribution) {
-  auto& parts = process_->parts();
-  if (!parts.replay_log.replays()) parts.totals.report_steps(contribution);
-}
-void MpiCluster::send(Rank, Rank to, Message&& message, Place) {
-  auto& parts = process_->parts();
-  if (!parts.replay_log.replays()) parts.messages.send(to, std::move(message));
-}
-ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place place) {
-  using MessageHeader = std::optional<MpiMessages::MessageHeader>;
-  auto& parts = process_->parts();
-  if (parts.replay_log.replays(Call::receive)) {
-    MessageHeader header = parts.replay_log.next_answer<MessageHeader>(Call::receive);
-    return header ? parts.messages.received_before(std::move(*header)) : nullptr;
-  }
-  parts.enter(Call::receive);
-  ReceivedMessage message = parts.messages.receive(from, until, place);
-  if (parts.replay_log.is_kept())
-    parts.replay_log.record(Call::receive, message ? MessageHeader(parts.messages.last_header()) : MessageHeader());
-  return message;
-}
-void MpiCluster::discard(Rank, const BookedTime& work) {
-  auto& parts = process_->parts();
-  if (!parts.replay_log.replays()) parts.state.book_of(work.worker).lose(work.time);
-}
-void MpiCluster::keep(Rank, const BookedTime& work, Step staleness) {
-  auto& parts = process_->parts();
-  if (!parts.replay_log.replays()) parts.totals.keep(work, staleness);
-}
+std::unique_ptr<Cluster> make_mpi_cluster(const MpiOptions& options) { return std::make_unique<MpiCluster>(options); }
 
 }  // namespace syncopate

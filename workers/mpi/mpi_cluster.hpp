@@ -59,67 +59,39 @@ class CheckpointStore {
 // Thrown through the programs of all ranks if the store ends the run at a checkpoint.
 struct LeftAtCheckpoint {};
 
-class MpiCluster : public Cluster {
- public:
-  struct Options {
-    int workers = 1;
-    Servers servers{};
-    const ComputeTime& compute_time;
-    Pace pace = Pace::inject;             // time-only runs compute nothing, so they always emulate
-    Training& training;                   // its executor should have no threads, because a rank computes at once
-    RunObserver* observer = nullptr;      // may be null; worker 0 reports rounds
-    RunRecord* record = nullptr;          // null on all ranks: nothing is recorded. Complete on rank 0 after the run
-    const OutagePlan* outages = nullptr;  // null on all ranks: no outages. Ranks sleep through outages
-    const MpiSession& session;
-    MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
-    // Called on a rank that fails, before all ranks end, to save data.
-    std::function<void(const std::string& what)> before_abort = {};
-    // Null on all ranks: no checkpoints. With a store, this thread must hold a CheckpointLog (CheckpointLog::Scope)
-    // from before the first use of `training` until the run has ended.
-    CheckpointStore* store = nullptr;
-  };
-
-  // Collective over the communicator. Throws std::invalid_argument if the communicator has too few ranks.
-  explicit MpiCluster(const Options& options);
-  ~MpiCluster() override;
-
-  int workers() const override;
-  Servers servers() const override;
-
-  // Collective: every rank of the communicator calls it, including idle ranks. The totals are complete on every rank.
-  // An exception of a program ends all ranks through MpiSession::abort, with one message that names this rank. Two
-  // exceptions are instead rethrown on all ranks: ReplayMismatch (the run cannot resume from the store's checkpoint)
-  // and LeftAtCheckpoint (the store ends the run at a checkpoint).
-  RunTotals run(const Program& work, const Program& serve) override;
-
-  Time now(Rank self) const override;
-  int workers_left(Rank self) override;
-  bool has_left(Rank self, Rank worker) const override;
-  std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
-                                           const MicroBatch& samples, const Deadline& deadline) override;
-  bool may_lose_state(Rank self) const override;
-  bool has_lost_state(Rank self) override;
-  StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
-  CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
-  bool has_ended(Rank self, const StartedCollective& started, Place place) override;
-  CollectiveResult perform(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
-  void report_steps(Rank self, const Contribution& contribution) override;
-  void send(Rank self, Rank to, Message&& message, Place place) override;
-  ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
-  void discard(Rank self, const BookedTime& work) override;
-  void keep(Rank self, const BookedTime& work, Step staleness) override;
-  Bytes bytes_sent() const override;
-
- private:
-  class Process;  // this rank's part of the run
-  std::unique_ptr<Process> process_;
+struct MpiOptions {
+  int workers = 1;
+  Servers servers{};
+  const ComputeTime& compute_time;
+  Pace pace = Pace::inject;             // time-only runs compute nothing, so they always emulate
+  Training& training;                   // its executor should have no threads, because a rank computes at once
+  RunObserver* observer = nullptr;      // may be null; worker 0 reports rounds
+  RunRecord* record = nullptr;          // null on all ranks: nothing is recorded. Complete on rank 0 after the run
+  const OutagePlan* outages = nullptr;  // null on all ranks: no outages. Ranks sleep through outages
+  const MpiSession& session;
+  MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
+  // Called on a rank that fails, before all ranks end, to save data.
+  std::function<void(const std::string& what)> before_abort = {};
+  // Null on all ranks: no checkpoints. With a store, this thread must hold a CheckpointLog (CheckpointLog::Scope)
+  // from before the first use of `training` until the run has ended.
+  CheckpointStore* store = nullptr;
 };
+
+// Collective over the communicator. Throws std::invalid_argument if the communicator has too few ranks.
+//
+// `run` is collective: every rank of the communicator calls it, including idle ranks. The totals are complete on every
+// rank. An exception of a program ends all ranks through MpiSession::abort, with one message that names this rank. Two
+// exceptions are instead rethrown on all ranks: ReplayMismatch (the run cannot resume from the store's checkpoint) and
+// LeftAtCheckpoint (the store ends the run at a checkpoint).
+std::unique_ptr<Cluster> make_mpi_cluster(const MpiOptions& options);
 
 // A participant's book on the wall clock. The time between two bookings belongs to the second booking.
 class WallAccount {
  public:
   // Time counts from `start_ns` of the monotonic clock. `spans` records all bookings as those of `self`; may be null.
-  void restart(std::int64_t start_ns, SpanRecorder* spans, Rank self) { *this = WallAccount(start_ns, spans, self); }
+  WallAccount(std::int64_t start_ns, SpanRecorder* spans, Rank self)
+      : start_ns_(start_ns), book_(self, start_time, spans) {}
+  WallAccount() = default;
 
   Time now() const { return Time{Duration{monotonic_ns() - start_ns_}}; }
   std::int64_t to_monotonic_ns(Time time) const { return later(time, Duration{start_ns_}).time_since_epoch().count(); }
@@ -155,12 +127,7 @@ class WallAccount {
   void meet() { book_.meet(); }
   Time met_at() const { return book_.met_at(); }
 
-  WallAccount() = default;
-
  private:
-  WallAccount(std::int64_t start_ns, SpanRecorder* spans, Rank self)
-      : start_ns_(start_ns), book_(self, start_time, spans) {}
-
   std::int64_t start_ns_ = 0;
   bool resumes_ = false;  // the run has resumed in the middle of the next call
   Book book_;
@@ -169,9 +136,9 @@ class WallAccount {
 // The state that the parts of an MPI rank share: its rank, transport, clock, book and counts.
 class MpiRunState {
  public:
-  MpiRunState(const MpiCluster::Options& options, MpiCommunicators& communicators);
+  MpiRunState(const MpiOptions& options, MpiCommunicators& communicators);
 
-  const MpiCluster::Options& options;
+  const MpiOptions& options;
   MpiCommunicators& communicators;
   const Rank self;
   MpiTransport transport;
@@ -219,7 +186,7 @@ class MpiRunState {
   std::int64_t kept_in_partial_sums = 0;  // on worker 0
   bool has_partial_sums = false;          // whether this rank knows of any
 
-  // The progress of this rank after its program (MpiCluster::Process::finish).
+  // The progress of this rank after its program (MpiCluster::finish).
   enum class Ending { none, announced, closed };
   Ending ending = Ending::none;
   Time program_end = start_time;

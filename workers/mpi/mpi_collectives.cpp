@@ -83,9 +83,6 @@ MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arr
   return training.age_of_mean(ages, is_weighted ? std::span<const double>(weights) : std::span<const double>());
 }
 
-// A broadcast sends parameters and buffers. Every rank keeps its own optimizer moments.
-constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
-
 // A piece of a broadcast takes less than a millisecond to send, and is long enough to use any network's full bandwidth.
 // Sums of at most this size use MPI's own all-reduce, which takes fewer consecutive messages than a ring.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
@@ -155,20 +152,304 @@ FlatVector zeros_of(Bytes bytes) {
   return values;
 }
 
-StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place) {
-  StartedCollective started = arrive(std::move(what), false, contribution, place);
-  advance_all();
-  state_.clock.book(Activity::communicate, {place.operation});
-  return started;
-}
+// One rank's values in a collective: its contribution, in buffers that MPI reduces in place, and the result.
+class MpiReduction {
+ public:
+  // `ranks` contains the members in the same order on all ranks, and is used only for their collectives. `number`
+  // counts these; several may be under way.
+  MpiReduction(Training& training, Collective&& what, const MpiAgreed& agreed, MPI_Comm ranks, std::int64_t number)
+      : training_(training), what_(std::move(what)), agreed_(agreed), ranks_(ranks), number_(number) {
+    size_ = ranks_of(ranks);
+    is_root_ = rank_in(ranks) == what_.root.value;
+    carried_ = carried();
+    numbers_ = what_.numbers;
+    if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
+    if (what_.kind != Kind::all_gather && what_.kind != Kind::barrier) write();
+    if ((what_.sums_gradients() || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
+  }
 
-StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const Contribution& contribution,
-                                         const Place& place) {
+  // Constructs a collective that had ended before the checkpoint. Its values come from the log (CheckpointLog) or from
+  // `serialise`.
+  MpiReduction(Training& training, Collective&& what, const MpiAgreed& agreed, const Members& members, Rank self)
+      : training_(training),
+        what_(std::move(what)),
+        agreed_(agreed),
+        size_(members.count),
+        is_root_(static_cast<int>(members.place_of(self)) == what_.root.value),
+        carried_(carried()) {
+    if (gathers() && !training_.time_only()) {
+      words_.assign(static_cast<std::size_t>(size_), 0);
+      begins_ = words_;
+    }
+  }
+
+  ~MpiReduction() {
+    if (training_.time_only()) spare_zeros.put_back(std::move(values_));
+  }
+  MpiReduction(const MpiReduction&) = delete;
+  MpiReduction& operator=(const MpiReduction&) = delete;
+
+  // Blocks until all values have arrived.
+  void run() {
+    gather(true);
+    for (const Part& part : parts_)
+      if (broadcasts())
+        MPI_Bcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_);
+      else
+        MPI_Allreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_);
+  }
+
+  // Starts without blocking; call `test` until it returns true. Values are sent in pieces, so that no call takes long.
+  void begin() {
+    gather(false);
+    if (broadcasts()) return begin_broadcast();
+    std::vector<Part> summed_by_ring;
+    for (const Part& part : parts_)
+      if (part.count * element_bytes(part.type) > piece_bytes)
+        summed_by_ring.push_back(part);
+      else
+        MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_,
+                       &requests_.emplace_back(MPI_REQUEST_NULL));
+    const int first_tag = static_cast<int>(number_ % most_under_way) * RingSums::lanes;
+    if (!summed_by_ring.empty()) sums_.emplace(summed_by_ring, ranks_, first_tag);
+  }
+
+  bool test() {
+    const bool done = are_done(requests_);
+    if (sums_) return sums_->test() && done;
+    if (!done || begun_ == pieces_.size()) return done;
+    requests_.clear();
+    begin_pieces(begun_ + pieces_at_once);
+    return false;
+  }
+
+  // Begins all remaining pieces of a broadcast. Call it when this rank does nothing else until the broadcast ends.
+  void begin_rest() { begin_pieces(pieces_.size()); }
+
+  const MpiAgreed& agreed() const { return agreed_; }
+  const std::vector<double>& numbers() const { return numbers_; }
+  void set_numbers(std::vector<double> numbers) { numbers_ = std::move(numbers); }
+
+  // Call it once, after the end.
+  CollectiveResult result() {
+    CollectiveResult result;
+    if (what_.sums_gradients()) result.gradient = sum();
+    if (what_.known.micro_batches() > 0) (result.gradient += what_.known).mark_reduced();
+    if (what_.kind == Kind::average) result.model = mean();
+    if (what_.is_exchange()) {
+      result.gradient = Gradient(nullptr, agreed_.micro_batches);
+      result.packets = packets();
+    }
+    if (!numbers_.empty()) result.numbers = std::make_shared<const std::vector<double>>(std::move(numbers_));
+    return result;
+  }
+
+  // Archives the values of a collective that has ended.
+  void serialise(StateArchive& archive) {
+    archive(values_, gathered_, words_, begins_, exact_, numbers_);
+    if (archive.reads() && what_.kind == Kind::average && !training_.time_only()) add_slice();
+  }
+
+ private:
+  using Part = RingSums::Values;
+
+  void write() {
+    const CheckpointLog::Suspended unnoted;  // it runs at times that no replay repeats, and is not needed in the log
+    if (training_.time_only()) {
+      Collective without_numbers{
+          .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
+      values_ = spare_zeros.take(payload_of(without_numbers, training_));
+      if (gathers()) return begin_gathering();
+      return add(values_.span());
+    }
+    switch (what_.kind) {
+      case Kind::all_reduce:
+      case Kind::first_part:
+        if (agreed_.wide) return widen();
+        values_ = FlatVector(training_.gradient_size());
+        training_.write_values(what_.gradient, values_.data());
+        return add_slice();
+      case Kind::average:
+        values_ = FlatVector(training_.averaged_size(what_.policy));
+        training_.write_averaged(what_.model, what_.policy, values_.data());
+        add_slice();
+        if (agreed_.share) scale(*agreed_.share);
+        return;
+      case Kind::sum_packets:
+      case Kind::sum_first_packets:
+      case Kind::gather_packets:
+      case Kind::exchange_chunks:
+      case Kind::sum_differences:
+      case Kind::gather_differences:
+        training_.executor().wait(what_.packet.words->producer);
+        values_ = copy_of(what_.packet.words->value);  // a copy, because this rank's worker may still read the packet
+        return gathers() ? begin_gathering() : add(values_.span());
+      case Kind::broadcast_packet:
+        if (is_root_) training_.executor().wait(what_.packet.words->producer);
+        values_ = is_root_ ? copy_of(what_.packet.words->value) : zeros_of(what_.packet.size);
+        return add(values_.span());
+      case Kind::partial_all_reduce:  // sent as frames
+      case Kind::all_gather:
+      case Kind::barrier:
+        return;
+    }
+  }
+
+  // This rank's micro-batches, if a caller needs to know them. With slices, only the first slice reports them.
+  std::vector<MicroBatch> carried() const {
+    if (training_.time_only()) return {};
+    if (what_.sums_gradients() && what_.slice.index == 0) return training_.travelling(what_.gradient);
+    const bool is_passed_on = what_.is_exchange() && what_.kind != Kind::broadcast_packet;
+    return is_passed_on ? what_.packet.carried : std::vector<MicroBatch>();
+  }
+
+  void begin_pieces(std::size_t end) {
+    for (end = std::min(pieces_.size(), end); begun_ < end; ++begun_) {
+      const Part& piece = pieces_[begun_];
+      MPI_Ibcast(piece.data, mpi_count(piece.count), piece.type, what_.root.value, ranks_,
+                 &requests_.emplace_back(MPI_REQUEST_NULL));
+    }
+  }
+
+  void add(std::span<float> values) { parts_.push_back({values.data(), values.size(), MPI_FLOAT}); }
+  void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
+  // Adds all values to the sum, or only a slice of the parameters. The first slice has all values after the parameters.
+  void add_slice() {
+    if (what_.slice.count == 1) return add(values_.span());
+    const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
+    const auto begin = static_cast<std::size_t>(what_.slice.begin(parameters));
+    const auto end = static_cast<std::size_t>(what_.slice.end(parameters));
+    add(values_.span().subspan(begin, end - begin));
+    if (what_.slice.index == 0) add(values_.span().subspan(static_cast<std::size_t>(parameters)));
+  }
+
+  // All chunks have the same size. Packets have different sizes, but equally much data behind their words.
+  void begin_gathering() {
+    const std::size_t behind = values_.size() - static_cast<std::size_t>(what_.packet.size.value()) / sizeof(float);
+    std::size_t all = 0;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(size_); ++rank) {
+      const std::size_t words = exchanges_chunks()
+                                    ? values_.size() / static_cast<std::size_t>(size_)
+                                    : static_cast<std::size_t>(agreed_.packets[rank].value()) / sizeof(float) + behind;
+      words_.push_back(mpi_count(words));
+      begins_.push_back(mpi_count(all));
+      all += words;
+    }
+    gathered_ = FlatVector(all);
+  }
+
+  void gather(bool blocks) {
+    const auto call = [&](auto blocking, auto beginning, auto... arguments) {
+      if (blocks)
+        blocking(arguments...);
+      else
+        beginning(arguments..., &requests_.emplace_back(MPI_REQUEST_NULL));
+    };
+    if (what_.kind == Kind::all_gather) {
+      const int count = mpi_count(what_.numbers.size());
+      call(MPI_Allgather, MPI_Iallgather, what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE,
+           ranks_);
+    }
+    if (gathered_.empty()) return;
+    if (exchanges_chunks())
+      call(MPI_Alltoall, MPI_Ialltoall, values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(),
+           MPI_UINT32_T, ranks_);
+    else
+      call(MPI_Allgatherv, MPI_Iallgatherv, values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(),
+           words_.data(), begins_.data(), MPI_UINT32_T, ranks_);
+  }
+
+  void begin_broadcast() {
+    for (const Part& part : parts_) {
+      const std::size_t bytes = element_bytes(part.type), most = piece_bytes / bytes;
+      for (std::size_t first = 0; first < part.count; first += most)
+        pieces_.push_back(
+            {static_cast<char*>(part.data) + first * bytes, std::min(most, part.count - first), part.type});
+    }
+    begin_pieces(pieces_at_once);
+  }
+
+  bool gathers() const { return what_.gathers_packets() || what_.kind == Collective::Kind::exchange_chunks; }
+  bool broadcasts() const { return what_.kind == Kind::broadcast_packet; }
+  bool exchanges_chunks() const { return what_.kind == Collective::Kind::exchange_chunks; }
+  // Prepares a sum in double precision, for which `values_` holds the high and the low parts of each value.
+  void widen() {
+    what_.gradient.use_double_precision();
+    const std::size_t parameters = training_.objective().parameters();
+    values_ = FlatVector(training_.gradient_size(true));
+    training_.write_values(what_.gradient, values_.data());
+    exact_.resize(parameters);
+    for (std::size_t i = 0; i < parameters; ++i) exact_[i] = joined(values_.data()[i], values_.data()[parameters + i]);
+    add(std::span(exact_));
+    add(values_.span().subspan(2 * parameters));
+  }
+
+  Gradient sum() {
+    const std::size_t parameters = exact_.size();
+    for (std::size_t i = 0; i < parameters; ++i) split(exact_[i], values_.data()[i], values_.data()[parameters + i]);
+    Gradient total = training_.time_only() ? Gradient(nullptr, agreed_.micro_batches)
+                                           : training_.gradient_from(std::move(values_), agreed_.micro_batches, {},
+                                                                     agreed_.wide, std::move(carried_));
+    if (agreed_.wide) total.use_double_precision();
+    total.mark_reduced();
+    return total;
+  }
+
+  void scale(double factor) {
+    for (const Part& part : parts_) {
+      if (part.type != MPI_FLOAT) continue;
+      for (float& value : std::span(static_cast<float*>(part.data), part.count)) value *= static_cast<float>(factor);
+    }
+  }
+
+  ModelStatePtr mean() {
+    if (training_.time_only()) return nullptr;
+    if (!agreed_.share) scale(1.0f / static_cast<float>(size_));
+    return training_.from_averaged(what_.model, what_.policy, values_.data(), agreed_.ages);
+  }
+
+  // This rank knows the micro-batches in its own packet; the other ranks report the micro-batches in theirs.
+  SharedPackets packets() {
+    if (training_.time_only()) return nullptr;
+    std::vector<Packet> packets;
+    const auto add_packet = [&](FlatVector&& words, std::vector<MicroBatch> carried) {
+      auto cell = new_cell();
+      cell->value = std::move(words);
+      packets.push_back({.words = std::move(cell), .size = what_.packet.size, .carried = std::move(carried)});
+    };
+    if (!gathers()) add_packet(std::move(values_), std::move(carried_));
+    for (std::size_t rank = 0; rank < words_.size(); ++rank) {
+      FlatVector words(static_cast<std::size_t>(words_[rank]));
+      std::ranges::copy(gathered_.span().subspan(static_cast<std::size_t>(begins_[rank]), words.size()), words.data());
+      add_packet(std::move(words), rank == 0 ? std::move(carried_) : std::vector<MicroBatch>());
+    }
+    return std::make_shared<const std::vector<Packet>>(std::move(packets));
+  }
+
+  Training& training_;
+  Collective what_;
+  MpiAgreed agreed_;
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  std::int64_t number_ = 0;
+  int size_ = 1;
+  bool is_root_ = false;
+  FlatVector values_;
+  std::vector<MicroBatch> carried_;  // micro-batches in this rank's contribution, if a caller needs to know them
+  FlatVector gathered_;              // packets or chunks of all ranks
+  std::vector<int> words_;           // number of words in gathered_, by rank
+  std::vector<int> begins_;          // begin of each rank's words in gathered_
+  std::vector<double> exact_;        // double-precision sum
+  std::vector<double> numbers_;      // summed, or gathered from all ranks
+  std::vector<Part> parts_;          // buffers to reduce
+  std::optional<RingSums> sums_;     // sums of the long buffers, unless the collective blocks
+  std::vector<Part> pieces_;         // pieces of a broadcast, which begin one after another
+  std::size_t begun_ = 0;            // number of pieces begun
+  std::vector<MPI_Request> requests_;
+};
+
+StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place,
+                                        bool blocks) {
   if (!state_.is_worker()) throw RunFailure("a server cannot take part in a collective");
-  const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < state_.options.workers; };
-  if (!is_a_worker(what.root))
-    throw RunFailure(fmt::format("a broadcast from rank {}: the workers are ranks 0 to {}", what.root.value,
-                                 state_.options.workers - 1));
   if (what.is_exchange() && !state_.options.training.time_only()) state_.options.training.begin_held();
   MpiCollectiveGroup& group = group_of(what);
   MpiCollective& collective = group.open.emplace_back();
@@ -179,6 +460,10 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   collective.own.blocks = blocks;
   collective.what = std::move(what);
   tell_others(group, collective);
+  if (!blocks) {
+    advance_all();
+    state_.clock.book(Activity::communicate, {place.operation});
+  }
   return handle_of(group, collective, contribution.step);
 }
 
@@ -259,7 +544,7 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
   const auto& [first, count] = group.members;
   if (const std::string mismatch = explain_mismatch(arrivals, first.value); !mismatch.empty())
     throw RunFailure(mismatch);
-  MpiReduction::Agreed agreed{.share = share_of(collective.own, arrivals)};
+  MpiAgreed agreed{.share = share_of(collective.own, arrivals)};
   if (collective.what.kind == Kind::average) agreed.ages = age_of_mean(state_.options.training, arrivals);
   collective.blocks = true;
   StepRow& row = collective.row;
@@ -297,7 +582,8 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
   if (what.kind == Kind::barrier) return;
   const MPI_Comm ranks =
       is_group(group) ? state_.communicators.group(first.value, count) : state_.communicators.workers();
-  collective.reduction.emplace(state_.options.training, std::move(what), agreed, ranks, collective.number);
+  collective.reduction =
+      std::make_shared<MpiReduction>(state_.options.training, std::move(what), agreed, ranks, collective.number);
 }
 
 void MpiCollectives::end_collective(const MpiCollectiveGroup& group, MpiCollective& collective) {
@@ -383,11 +669,6 @@ void MpiCollectives::drive(MpiCollectiveGroup& group) {
   }
 }
 
-MpiReduction::Ended MpiCollectives::ended_members(const MpiCollectiveGroup& group, const Collective& what) const {
-  return {.size = group.members.count,
-          .is_root = static_cast<int>(group.members.place_of(state_.self)) == what.root.value};
-}
-
 StartedCollective MpiCollectives::started_before(Collective&& what, Step step) {
   if (what.is_exchange() && !state_.options.training.time_only()) state_.options.training.begin_held();
   MpiCollectiveGroup& group = group_of(what);
@@ -404,8 +685,7 @@ CollectiveResult MpiCollectives::finished_before(StartedCollective&& started, Fi
   CollectiveResult result;
   Collective& what = found->what;
   if (what.kind != Collective::Kind::barrier) {
-    const MpiReduction::Ended members = ended_members(group, what);
-    MpiReduction reduction(state_.options.training, std::move(what), outcome.agreed, members);
+    MpiReduction reduction(state_.options.training, std::move(what), outcome.agreed, group.members, state_.self);
     reduction.set_numbers(std::move(outcome.numbers));
     result = reduction.result();
   }
@@ -439,270 +719,16 @@ void MpiCollectives::serialise(const MpiCollectiveGroup& group, MpiCollective& c
   archive(collective.number, collective.own, collective.arrivals, collective.awaited, collective.is_complete,
           collective.blocks, collective.has_ended, collective.agreement, collective.row);
   if (collective.number != number) throw ReplayMismatch("it has other collectives under way");
-  bool has_values = collective.reduction.has_value();
+  bool has_values = collective.reduction != nullptr;
   archive(has_values);
   if (!has_values) return;
-  MpiReduction::Agreed agreed = archive.reads() ? MpiReduction::Agreed() : collective.reduction->agreed();
+  MpiAgreed agreed = archive.reads() ? MpiAgreed() : collective.reduction->agreed();
   archive(agreed);
   if (archive.reads()) {
-    const MpiReduction::Ended members = ended_members(group, collective.what);
-    collective.reduction.emplace(state_.options.training, std::move(collective.what), agreed, members);
+    collective.reduction = std::make_shared<MpiReduction>(state_.options.training, std::move(collective.what), agreed,
+                                                          group.members, state_.self);
   }
   collective.reduction->serialise(archive);
-}
-
-MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks,
-                           std::int64_t number)
-    : training_(training), what_(std::move(what)), agreed_(agreed), ranks_(ranks), number_(number) {
-  size_ = ranks_of(ranks);
-  is_root_ = rank_in(ranks) == what_.root.value;
-  carried_ = carried();
-  numbers_ = what_.numbers;
-  if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
-  if (what_.kind != Kind::all_gather && what_.kind != Kind::barrier) write();
-  if ((what_.sums_gradients() || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
-}
-
-MpiReduction::~MpiReduction() {
-  if (training_.time_only()) spare_zeros.put_back(std::move(values_));
-}
-
-MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members)
-    : training_(training),
-      what_(std::move(what)),
-      agreed_(agreed),
-      size_(members.size),
-      is_root_(members.is_root),
-      carried_(carried()) {
-  if (gathers() && !training_.time_only()) {
-    words_.assign(static_cast<std::size_t>(size_), 0);
-    begins_ = words_;
-  }
-}
-
-void MpiReduction::serialise(StateArchive& archive) {
-  archive(values_, gathered_, words_, begins_, exact_, numbers_);
-  if (archive.reads() && what_.kind == Kind::average && !training_.time_only()) add_slice();
-}
-
-// This rank's micro-batches, if a caller needs to know them. With slices, only the first slice reports them.
-std::vector<MicroBatch> MpiReduction::carried() const {
-  if (training_.time_only()) return {};
-  if (what_.sums_gradients() && what_.slice.index == 0) return training_.travelling(what_.gradient);
-  const bool is_passed_on = what_.is_exchange() && what_.kind != Kind::broadcast_packet;
-  return is_passed_on ? what_.packet.carried : std::vector<MicroBatch>();
-}
-
-void MpiReduction::write() {
-  const CheckpointLog::Suspended unnoted;  // it runs at times that no replay repeats, and is not needed in the log
-  if (training_.time_only()) {
-    Collective without_numbers{
-        .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
-    values_ = spare_zeros.take(payload_of(without_numbers, training_));
-    if (gathers()) return begin_gathering();
-    return add(values_.span());
-  }
-  switch (what_.kind) {
-    case Kind::all_reduce:
-    case Kind::first_part:
-      if (agreed_.wide) return widen();
-      values_ = FlatVector(training_.gradient_size());
-      training_.write_values(what_.gradient, values_.data());
-      return add_slice();
-    case Kind::average:
-      values_ = FlatVector(training_.averaged_size(what_.policy));
-      training_.write_averaged(what_.model, what_.policy, values_.data());
-      add_slice();
-      if (agreed_.share) scale(*agreed_.share);
-      return;
-    case Kind::broadcast:
-      values_ = FlatVector(training_.averaged_size(broadcast_policy));
-      if (is_root_) training_.write_averaged(what_.model, broadcast_policy, values_.data());
-      return add(values_.span());
-    case Kind::sum_packets:
-    case Kind::sum_first_packets:
-    case Kind::gather_packets:
-    case Kind::exchange_chunks:
-    case Kind::sum_differences:
-    case Kind::gather_differences:
-      training_.executor().wait(what_.packet.words->producer);
-      values_ = copy_of(what_.packet.words->value);  // a copy, because this rank's worker may still read the packet
-      return gathers() ? begin_gathering() : add(values_.span());
-    case Kind::broadcast_packet:
-      if (is_root_) training_.executor().wait(what_.packet.words->producer);
-      values_ = is_root_ ? copy_of(what_.packet.words->value) : zeros_of(what_.packet.size);
-      return add(values_.span());
-    case Kind::partial_all_reduce:  // sent as frames
-    case Kind::all_gather:
-    case Kind::barrier:
-      return;
-  }
-}
-
-// All chunks have the same size. Packets have different sizes, but equally much data behind their words.
-void MpiReduction::begin_gathering() {
-  const std::size_t behind = values_.size() - static_cast<std::size_t>(what_.packet.size.value()) / sizeof(float);
-  std::size_t all = 0;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size_); ++rank) {
-    const std::size_t words = exchanges_chunks()
-                                  ? values_.size() / static_cast<std::size_t>(size_)
-                                  : static_cast<std::size_t>(agreed_.packets[rank].value()) / sizeof(float) + behind;
-    words_.push_back(mpi_count(words));
-    begins_.push_back(mpi_count(all));
-    all += words;
-  }
-  gathered_ = FlatVector(all);
-}
-
-// Adds all values to the sum, or only a slice of the parameters. The first slice has all values after the parameters.
-void MpiReduction::add_slice() {
-  if (what_.slice.count == 1) return add(values_.span());
-  const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
-  const auto begin = static_cast<std::size_t>(what_.slice.begin(parameters));
-  const auto end = static_cast<std::size_t>(what_.slice.end(parameters));
-  add(values_.span().subspan(begin, end - begin));
-  if (what_.slice.index == 0) add(values_.span().subspan(static_cast<std::size_t>(parameters)));
-}
-
-// Prepares a sum in double precision, for which `values_` holds the high and the low parts of each value.
-void MpiReduction::widen() {
-  what_.gradient.use_double_precision();
-  const std::size_t parameters = training_.objective().parameters();
-  values_ = FlatVector(training_.gradient_size(true));
-  training_.write_values(what_.gradient, values_.data());
-  exact_.resize(parameters);
-  for (std::size_t i = 0; i < parameters; ++i) exact_[i] = joined(values_.data()[i], values_.data()[parameters + i]);
-  add(std::span(exact_));
-  add(values_.span().subspan(2 * parameters));
-}
-
-void MpiReduction::scale(double factor) {
-  for (const Part& part : parts_) {
-    if (part.type != MPI_FLOAT) continue;
-    for (float& value : std::span(static_cast<float*>(part.data), part.count)) value *= static_cast<float>(factor);
-  }
-}
-
-void MpiReduction::gather(bool blocks) {
-  const auto call = [&](auto blocking, auto beginning, auto... arguments) {
-    if (blocks)
-      blocking(arguments...);
-    else
-      beginning(arguments..., &requests_.emplace_back(MPI_REQUEST_NULL));
-  };
-  if (what_.kind == Kind::all_gather) {
-    const int count = mpi_count(what_.numbers.size());
-    call(MPI_Allgather, MPI_Iallgather, what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE,
-         ranks_);
-  }
-  if (gathered_.empty()) return;
-  if (exchanges_chunks())
-    call(MPI_Alltoall, MPI_Ialltoall, values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(),
-         MPI_UINT32_T, ranks_);
-  else
-    call(MPI_Allgatherv, MPI_Iallgatherv, values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(),
-         words_.data(), begins_.data(), MPI_UINT32_T, ranks_);
-}
-
-void MpiReduction::run() {
-  gather(true);
-  for (const Part& part : parts_)
-    if (broadcasts())
-      MPI_Bcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_);
-    else
-      MPI_Allreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_);
-}
-
-void MpiReduction::begin() {
-  gather(false);
-  if (broadcasts()) return begin_broadcast();
-  std::vector<Part> summed_by_ring;
-  for (const Part& part : parts_)
-    if (part.count * element_bytes(part.type) > piece_bytes)
-      summed_by_ring.push_back(part);
-    else
-      MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_,
-                     &requests_.emplace_back(MPI_REQUEST_NULL));
-  const int first_tag = static_cast<int>(number_ % most_under_way) * RingSums::lanes;
-  if (!summed_by_ring.empty()) sums_.emplace(summed_by_ring, ranks_, first_tag);
-}
-
-void MpiReduction::begin_broadcast() {
-  for (const Part& part : parts_) {
-    const std::size_t bytes = element_bytes(part.type), most = piece_bytes / bytes;
-    for (std::size_t first = 0; first < part.count; first += most)
-      pieces_.push_back({static_cast<char*>(part.data) + first * bytes, std::min(most, part.count - first), part.type});
-  }
-  begin_pieces(pieces_at_once);
-}
-
-void MpiReduction::begin_pieces(std::size_t end) {
-  for (end = std::min(pieces_.size(), end); begun_ < end; ++begun_) {
-    const Part& piece = pieces_[begun_];
-    MPI_Ibcast(piece.data, mpi_count(piece.count), piece.type, what_.root.value, ranks_,
-               &requests_.emplace_back(MPI_REQUEST_NULL));
-  }
-}
-
-bool MpiReduction::test() {
-  const bool done = are_done(requests_);
-  if (sums_) return sums_->test() && done;
-  if (!done || begun_ == pieces_.size()) return done;
-  requests_.clear();
-  begin_pieces(begun_ + pieces_at_once);
-  return false;
-}
-
-CollectiveResult MpiReduction::result() {
-  CollectiveResult result;
-  if (what_.sums_gradients()) result.gradient = sum();
-  if (what_.known.micro_batches() > 0) (result.gradient += what_.known).mark_reduced();
-  if (what_.kind == Kind::average) result.model = mean();
-  if (what_.is_exchange()) {
-    result.gradient = Gradient(nullptr, agreed_.micro_batches);
-    result.packets = packets();
-  }
-  if (what_.kind == Kind::broadcast)
-    result.model = is_root_ || training_.time_only()
-                       ? std::move(what_.model)
-                       : training_.from_averaged(what_.model, broadcast_policy, values_.data());
-  if (!numbers_.empty()) result.numbers = std::make_shared<const std::vector<double>>(std::move(numbers_));
-  return result;
-}
-
-Gradient MpiReduction::sum() {
-  const std::size_t parameters = exact_.size();
-  for (std::size_t i = 0; i < parameters; ++i) split(exact_[i], values_.data()[i], values_.data()[parameters + i]);
-  Gradient total = training_.time_only() ? Gradient(nullptr, agreed_.micro_batches)
-                                         : training_.gradient_from(std::move(values_), agreed_.micro_batches, {},
-                                                                   agreed_.wide, std::move(carried_));
-  if (agreed_.wide) total.use_double_precision();
-  total.mark_reduced();
-  return total;
-}
-
-// This rank knows the micro-batches in its own packet; the other ranks report the micro-batches in theirs.
-SharedPackets MpiReduction::packets() {
-  if (training_.time_only()) return nullptr;
-  std::vector<Packet> packets;
-  const auto add_packet = [&](FlatVector&& words, std::vector<MicroBatch> carried) {
-    auto cell = new_cell();
-    cell->value = std::move(words);
-    packets.push_back({.words = std::move(cell), .size = what_.packet.size, .carried = std::move(carried)});
-  };
-  if (!gathers()) add_packet(std::move(values_), std::move(carried_));
-  for (std::size_t rank = 0; rank < words_.size(); ++rank) {
-    FlatVector words(static_cast<std::size_t>(words_[rank]));
-    std::ranges::copy(gathered_.span().subspan(static_cast<std::size_t>(begins_[rank]), words.size()), words.data());
-    add_packet(std::move(words), rank == 0 ? std::move(carried_) : std::vector<MicroBatch>());
-  }
-  return std::make_shared<const std::vector<Packet>>(std::move(packets));
-}
-
-ModelStatePtr MpiReduction::mean() {
-  if (training_.time_only()) return nullptr;
-  if (!agreed_.share) scale(1.0f / static_cast<float>(size_));
-  return training_.from_averaged(what_.model, what_.policy, values_.data(), agreed_.ages);
 }
 
 RingSums::RingSums(const std::vector<Values>& values, MPI_Comm ranks, int first_tag)

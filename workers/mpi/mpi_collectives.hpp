@@ -9,6 +9,7 @@
 #include <deque>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -89,96 +90,18 @@ class RingSums {
 // Zeros of this size. Time-only runs send them, so that their messages load the real network like values.
 FlatVector zeros_of(Bytes bytes);
 
-// One rank's values in a collective: its contribution, in buffers that MPI reduces in place, and the result.
-class MpiReduction {
- public:
-  // The collective's properties that follow from the arrivals of all its members.
-  struct Agreed {
-    std::int64_t micro_batches = 0;  // number in the sum
-    bool wide = false;               // the sum is in double precision
-    std::optional<double> share{};   // weight of this rank's model in the mean; empty on all ranks: equal weights
-    std::vector<Bytes> packets{};    // sizes by rank, if the collective gathers packets
-    MomentAges ages{};               // ages of the mean's optimizer moments
+// The collective's properties that follow from the arrivals of all its members.
+struct MpiAgreed {
+  std::int64_t micro_batches = 0;  // number in the sum
+  bool wide = false;               // the sum is in double precision
+  std::optional<double> share{};   // weight of this rank's model in the mean; empty on all ranks: equal weights
+  std::vector<Bytes> packets{};    // sizes by rank, if the collective gathers packets
+  MomentAges ages{};               // ages of the mean's optimizer moments
 
-    void serialise(StateArchive& archive) { archive(micro_batches, wide, share, packets, ages); }
-  };
-  // The members of a collective that has ended.
-  struct Ended {
-    int size = 1;
-    bool is_root = false;
-  };
-
-  // `ranks` contains the members in the same order on all ranks, and is used only for their collectives. `number`
-  // counts these; several may be under way.
-  MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks, std::int64_t number);
-  // Constructs a collective that had ended before the checkpoint. Its values come from the log (CheckpointLog) or from
-  // `serialise`.
-  MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members);
-  ~MpiReduction();
-  MpiReduction(const MpiReduction&) = delete;
-  MpiReduction& operator=(const MpiReduction&) = delete;
-
-  // Blocks until all values have arrived.
-  void run();
-  // Starts without blocking; call `test` until it returns true. Values are sent in pieces, so that no call takes long.
-  void begin();
-  bool test();
-  // Begins all remaining pieces of a broadcast. Call it when this rank does nothing else until the broadcast ends.
-  void begin_rest() { begin_pieces(pieces_.size()); }
-
-  const Agreed& agreed() const { return agreed_; }
-  const std::vector<double>& numbers() const { return numbers_; }
-  void set_numbers(std::vector<double> numbers) { numbers_ = std::move(numbers); }
-
-  // Call it once, after the end.
-  CollectiveResult result();
-
-  // Archives the values of a collective that has ended.
-  void serialise(StateArchive& archive);
-
- private:
-  using Part = RingSums::Values;
-
-  void write();
-  std::vector<MicroBatch> carried() const;
-  void begin_pieces(std::size_t end);
-  void add(std::span<float> values) { parts_.push_back({values.data(), values.size(), MPI_FLOAT}); }
-  void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
-  void add_slice();
-  void begin_gathering();
-  void gather(bool blocks);
-  void begin_broadcast();
-  bool gathers() const { return what_.gathers_packets() || what_.kind == Collective::Kind::exchange_chunks; }
-  bool broadcasts() const {
-    return what_.kind == Collective::Kind::broadcast || what_.kind == Collective::Kind::broadcast_packet;
-  }
-  bool exchanges_chunks() const { return what_.kind == Collective::Kind::exchange_chunks; }
-  void widen();
-  Gradient sum();
-  void scale(double factor);
-  ModelStatePtr mean();
-  SharedPackets packets();
-
-  Training& training_;
-  Collective what_;
-  Agreed agreed_;
-  MPI_Comm ranks_ = MPI_COMM_NULL;
-  std::int64_t number_ = 0;
-  int size_ = 1;
-  bool is_root_ = false;
-  FlatVector values_;
-  std::vector<MicroBatch> carried_;  // micro-batches in this rank's contribution, if a caller needs to know them
-  FlatVector gathered_;              // packets or chunks of all ranks
-  std::vector<int> words_;           // number of words in gathered_, by rank
-  std::vector<int> begins_;          // begin of each rank's words in gathered_
-  std::vector<double> exact_;        // double-precision sum
-  std::vector<double> numbers_;      // summed, or gathered from all ranks
-  std::vector<Part> parts_;          // buffers to reduce
-  std::optional<RingSums> sums_;     // sums of the long buffers, unless the collective blocks
-  std::vector<Part> pieces_;         // pieces of a broadcast, which begin one after another
-  std::size_t begun_ = 0;            // number of pieces begun
-  std::vector<MPI_Request> requests_;
+  void serialise(StateArchive& archive) { archive(micro_batches, wide, share, packets, ages); }
 };
+
+class MpiReduction;  // one rank's values in a collective
 
 // A collective on this rank, from the rank's arrival until it has its result.
 struct MpiCollective {
@@ -190,7 +113,7 @@ struct MpiCollective {
   std::vector<Rank> awaited{};      // members that have not arrived
   bool is_complete = false;         // all members have arrived
   bool blocks = false;              // all members do nothing else until the collective has ended
-  std::optional<MpiReduction> reduction{};
+  std::shared_ptr<MpiReduction> reduction{};
   bool has_ended = false;
   AgreedProgress agreement{};
   StepRow row{};
@@ -217,16 +140,14 @@ class MpiCollectives {
   MpiCollectives(MpiRunState& state, MpiWaiting& waiting)
       : state_(state), waiting_(waiting), all_{.members = {Rank{0}, state.options.workers}} {}
 
-  // See Cluster.
-  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
+  // See Cluster. `blocks`: the worker does nothing else before `finish` (Cluster::perform).
+  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place, bool blocks);
   CollectiveResult finish(StartedCollective&& started, const Place& place);
   bool has_ended(const StartedCollective& started);
-  // The halves of Cluster::perform: `arrive` starts the collective, then `finish` waits for its end.
-  StartedCollective arrive(Collective&& what, bool blocks, const Contribution& contribution, const Place& place);
 
   // Everything that a program received when it finished a collective. A replay computes the same result from it.
   struct Finished {
-    MpiReduction::Agreed agreed;
+    MpiAgreed agreed;
     std::vector<double> numbers;
     AgreedProgress agreement;
 
@@ -275,7 +196,6 @@ class MpiCollectives {
   void serialise(MpiCollectiveGroup& group, StateArchive& archive);
   void serialise(const MpiCollectiveGroup& group, MpiCollective& collective, StateArchive& archive);
   void tell_others(const MpiCollectiveGroup& group, MpiCollective& collective);
-  MpiReduction::Ended ended_members(const MpiCollectiveGroup& group, const Collective& what) const;
   MpiTransport::Kind frames_of(const MpiCollectiveGroup& group) const {
     return is_group(group) ? MpiTransport::Kind::group_arrival : MpiTransport::Kind::arrival;
   }

@@ -29,7 +29,8 @@ MpiPartialSums::MpiPartialSums(MpiRunState& state, MpiWaiting& waiting)
   rounds_.emplace(state.options.workers, layout);
 }
 
-StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& contribution) {
+StartedCollective MpiPartialSums::start(Collective&& what, const Contribution& contribution, const Place& place,
+                                        bool blocks) {
   if (!state_.is_worker()) throw RunFailure("a server cannot take part in a partial all-reduce");
   if (own_)
     throw RunFailure(fmt::format("worker {} starts a partial all-reduce before it has finished the previous one",
@@ -57,12 +58,16 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
           .compute_time = gradient.compute_time(),
           .wide = gradient.wide()},
          std::move(values), training.travelling(gradient));
+  if (!blocks) state_.clock.book(Activity::communicate, {place.operation});
   return {what.kind, std::nullopt, next_round_, contribution.step};
 }
 
 // The result says whether this worker was in time. If it was not, results of later rounds may have arrived, too.
-CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
-  state_.clock.enter_unbooked();
+CollectiveResult MpiPartialSums::finish(const Place& place, bool blocks) {
+  if (blocks)
+    state_.clock.enter_unbooked();
+  else
+    state_.clock.enter();
   waiting_.wait({.place = &place}, [&] { return !results_.empty(); });
   const Started own = *std::exchange(own_, std::nullopt);
   if (!own.knows_it_is_late)
@@ -105,10 +110,7 @@ PartialSum MpiPartialSums::sum_of(const PartialOutcome& outcome, FlatVector valu
 
 void MpiPartialSums::serialise(StateArchive& archive) {
   if (rounds_) archive(*rounds_);
-  archive(rounds_began_, own_, next_round_, results_);
-  if (!archive.reads() || arrived_.begun() == 0) return;
-  arrived_ = NumberedRounds(arrivals_of(state_.options.record), start_time);
-  for (const Time began : rounds_began_) arrived_.begin_next(began);
+  archive(arrived_, own_, next_round_, results_);
 }
 
 void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried) {
@@ -164,7 +166,6 @@ void MpiPartialSums::conclude(PartialRound round) {
                                  .bytes = state_.bytes_sent()};
   state_.rows.close(round.row, state_.now(), agreement.bytes);
   arrived_.begin_next(agreement.time);
-  if (arrived_.begun() > 0) rounds_began_.push_back(agreement.time);
   RoundResult result{.outcome = {.micro_batches = round.micro_batches,
                                  .contributors = round.contributors,
                                  .arrived = count(round.arrived),

@@ -107,19 +107,9 @@ class MpiPartialSums {
  public:
   MpiPartialSums(MpiRunState& state, MpiWaiting& waiting);
 
-  // See Cluster.
-  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place) {
-    StartedCollective started = begin(std::move(what), contribution);
-    state_.clock.book(Activity::communicate, {place.operation});
-    return started;
-  }
-  CollectiveResult finish(const Place& place) {
-    state_.clock.enter();
-    return wait_for_result(place);
-  }
-  // The halves of Cluster::perform.
-  StartedCollective begin(Collective&& what, const Contribution& contribution);
-  CollectiveResult wait_for_result(const Place& place);
+  // See Cluster. `blocks`: the worker does both in one call (Cluster::perform).
+  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place, bool blocks);
+  CollectiveResult finish(const Place& place, bool blocks);
 
   // The result that a program received of a partial all-reduce. A replay computes the same result from it.
   struct PartialOutcome {
@@ -173,7 +163,6 @@ class MpiPartialSums {
   MpiWaiting& waiting_;
   std::optional<PartialRounds> rounds_;  // on worker 0
   NumberedRounds arrived_;               // on worker 0, for the record of arrivals: times at which it learns of them
-  std::vector<Time> rounds_began_;       // on worker 0: begins of rounds, if arrivals are recorded
   std::optional<Started> own_;           // this worker's current partial all-reduce
   std::int64_t next_round_ = 0;          // the first round whose result this worker does not have
   std::deque<Result> results_;           // results of rounds from next_round_ on

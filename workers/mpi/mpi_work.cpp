@@ -96,9 +96,21 @@ std::vector<std::vector<T>> gather(const std::vector<T>& own, int root, MPI_Comm
   return by_rank;
 }
 
-MPI_Request begin_to_reduce(std::vector<std::int64_t>& values, MPI_Op operation, MPI_Comm everyone) {
+// What a rank knows of a worker. Sums over the ranks are sums of 64-bit numbers.
+struct WorkerSums {
+  Account account;
+  Tally tally;
+  MpiMicroBatches::Emulation emulation;
+  Duration cut_time{};  // time computed beyond the end of the run
+};
+
+// Collective over all ranks: reduces the 64-bit numbers of which the values consist, in place.
+template <typename T>
+MPI_Request begin_to_reduce(std::vector<T>& values, MPI_Op operation, MPI_Comm everyone) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::int64_t) == 0);
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size()), MPI_INT64_T, operation, everyone, &request);
+  MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size() * (sizeof(T) / sizeof(std::int64_t))),
+                 MPI_INT64_T, operation, everyone, &request);
   return request;
 }
 
@@ -321,7 +333,7 @@ void MpiTotals::report_steps(const Contribution& contribution) {
 
 // The run ends with its servers, or without servers with its last worker. If it had rounds that do not wait for all
 // workers, it ends when a worker last met others: beyond that time workers have run ahead with work that came too late.
-Time MpiTotals::agree_on_end(Time own_end, std::size_t& staleness_size) {
+Time MpiTotals::agree_on_end(Time own_end) {
   std::vector<std::int64_t> most = {state_.is_server() ? since_start(own_end) : 0,
                                     state_.is_worker() ? since_start(own_end) : 0,
                                     state_.is_worker() ? since_start(state_.clock.met_at()) : 0,
@@ -329,66 +341,43 @@ Time MpiTotals::agree_on_end(Time own_end, std::size_t& staleness_size) {
   // Idle ranks wait in this collective for the whole run.
   const char* const state = state_.is_worker() || state_.is_server() ? nullptr : "needed by no method of this run";
   waiting_.wait_for_the_end(begin_to_reduce(most, MPI_MAX, state_.communicators.everyone()), state);
-  staleness_size = static_cast<std::size_t>(most[4]);
+  staleness_.resize(static_cast<std::size_t>(most[4]));
   const bool has_partial_rounds = most[3] > 0;
   return Time{Duration{state_.options.servers > 0 ? most[0] : has_partial_rounds ? most[2] : most[1]}};
 }
 
 RunTotals MpiTotals::add_up(Time own_end) {
-  std::size_t staleness_size = 0;
-  const Time end = agree_on_end(own_end, staleness_size);
-  const Duration cut = state_.clock.close(end);
-  if (state_.is_worker()) cut_time_ = cut;
-  std::vector<std::int64_t> sums = own_sums(staleness_size);
-  MPI_Request request = begin_to_reduce(sums, MPI_SUM, state_.communicators.everyone());
-  wait_politely_for(request, state_.communicators.cores_suffice());
-  RunTotals totals = read_totals(sums, staleness_size);
-  totals.end = end;
-  report_rows();
-  return totals;
-}
-
-std::vector<std::int64_t> MpiTotals::own_sums(std::size_t staleness_size) {
-  std::vector<std::int64_t> sums;
-  for (const Rank worker : Ranks(state_.options.workers)) {
-    const bool is_own = worker == state_.self;
-    Tally tally = state_.book_of(worker).tally();
-    tally += partial_sums_.tally_of(worker);
-    const MpiMicroBatches::Emulation emulation = is_own ? micro_batches_.emulation() : MpiMicroBatches::Emulation();
-    for (const Duration time : (is_own ? state_.clock.book().account() : Account()).time) sums.push_back(time.count());
-    for (const std::int64_t number : tally.numbers()) sums.push_back(number);
-    sums.insert(sums.end(), {emulation.emulated, emulation.overruns, emulation.overrun_excess.count(),
-                             is_own ? cut_time_.count() : 0});
-  }
-  const Bytes collective_bytes = state_.self.value == 0 ? state_.collective_bytes : Bytes{0};
-  sums.insert(sums.end(),
-              {(messages_.counted_bytes() + collective_bytes).value(), state_.collectives, messages_.count()});
-  staleness_.resize(staleness_size);
-  sums.insert(sums.end(), staleness_.begin(), staleness_.end());
-  return sums;
-}
-
-RunTotals MpiTotals::read_totals(std::span<const std::int64_t> sums, std::size_t staleness_size) const {
   RunTotals totals;
-  auto next = sums.begin();
-  for (int worker = 0; worker < state_.options.workers; ++worker) {
-    Account account;
-    for (Duration& time : account.time) time = Duration{*next++};
-    Tally::Numbers numbers;
-    for (std::int64_t& number : numbers) number = *next++;
-    const Tally tally = Tally::of(numbers);
-    totals.emulated.push_back(*next++);
-    totals.overruns.push_back(*next++);
-    totals.overrun_excess += Duration{*next++};
-    const Duration cut_time{*next++};  // time computed beyond the end of the run
-    const Duration lost = tally.lost_time(state_.decided_by()) - cut_time;
-    account.lose(std::clamp(lost, Duration{0}, account[Activity::compute]));
-    totals.add(account, tally, state_.decided_by());
+  totals.end = agree_on_end(own_end);
+  const Duration cut = state_.clock.close(totals.end);
+  if (state_.is_worker()) cut_time_ = cut;
+  std::vector<WorkerSums> workers;
+  for (const Rank worker : state_.workers()) {
+    WorkerSums& own = workers.emplace_back();
+    own.tally = state_.book_of(worker).tally();
+    own.tally += partial_sums_.tally_of(worker);
+    if (worker == state_.self) own = {state_.clock.book().account(), own.tally, micro_batches_.emulation(), cut_time_};
   }
-  totals.bytes = Bytes{*next++};
-  totals.collectives = *next++;
-  totals.messages = *next++;
-  totals.staleness.assign(next, next + static_cast<std::ptrdiff_t>(staleness_size));
+  const Bytes collective_bytes = state_.self == Rank{0} ? state_.collective_bytes : Bytes{0};
+  std::vector<std::int64_t> sums = {(messages_.counted_bytes() + collective_bytes).value(), state_.collectives,
+                                    messages_.count()};
+  sums.insert(sums.end(), staleness_.begin(), staleness_.end());
+  for (MPI_Request request : {begin_to_reduce(workers, MPI_SUM, state_.communicators.everyone()),
+                              begin_to_reduce(sums, MPI_SUM, state_.communicators.everyone())})
+    wait_politely_for(request, state_.communicators.cores_suffice());
+  for (WorkerSums& of : workers) {
+    totals.emulated.push_back(of.emulation.emulated);
+    totals.overruns.push_back(of.emulation.overruns);
+    totals.overrun_excess += of.emulation.overrun_excess;
+    const Duration lost = of.tally.lost_time(state_.decided_by()) - of.cut_time;
+    of.account.lose(std::clamp(lost, Duration{0}, of.account[Activity::compute]));
+    totals.add(of.account, of.tally, state_.decided_by());
+  }
+  totals.bytes = Bytes{sums[0]};
+  totals.collectives = sums[1];
+  totals.messages = sums[2];
+  totals.staleness.assign(sums.begin() + 3, sums.end());
+  report_rows();
   return totals;
 }
 

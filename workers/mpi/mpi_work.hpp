@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,9 +100,7 @@ class MpiTotals {
   void serialise(StateArchive& archive) { archive(own_steps_, staleness_); }
 
  private:
-  Time agree_on_end(Time own_end, std::size_t& staleness_size);
-  std::vector<std::int64_t> own_sums(std::size_t staleness_size);
-  RunTotals read_totals(std::span<const std::int64_t> sums, std::size_t staleness_size) const;
+  Time agree_on_end(Time own_end);
   void report_rows();
 
   MpiRunState& state_;

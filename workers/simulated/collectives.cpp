@@ -128,7 +128,6 @@ void PendingCollectives::join(PendingCollective& collective, const CollectiveGro
       std::ranges::copy(what.numbers, sum.numbers.begin() + static_cast<std::ptrdiff_t>(member * count));
       break;
     case Kind::average:
-    case Kind::broadcast:
       collective.states.resize(members);
       collective.weights.resize(members);
       collective.states[member] = std::move(what.model);
@@ -158,16 +157,12 @@ void PendingCollectives::check_alike(const PendingCollective& collective, Rank r
                                      std::size_t count, const Place& place) const {
   const Collective& others = collective.what;
   const auto fail = [&](const std::string& how) { throw RunFailure(state_.name(rank) + how); };
-  const auto is_a_worker = [&](Rank root) { return root.value >= 0 && root.value < state_.options.workers; };
   if (what.kind != others.kind)
     fail(fmt::format(" calls {}, but the others wait in {}", place.operation, collective.place.operation));
   if (what.numbers.size() != count)
     fail(fmt::format(" contributes {} numbers, but the others contribute {}", what.numbers.size(), count));
   if (what.policy != others.policy) fail(" averages with a different policy than the others");
   if (what.slice != others.slice) fail(" contributes a different slice than the others");
-  if (!is_a_worker(what.root))
-    fail(fmt::format(" broadcasts from rank {}: the workers are ranks 0 to {}", what.root.value,
-                     state_.options.workers - 1));
   if (what.root != others.root)
     fail(fmt::format(" broadcasts from rank {}, but the others broadcast from rank {}", what.root.value,
                      others.root.value));
@@ -287,9 +282,6 @@ CollectiveResult PendingCollectives::finish(Rank rank, StartedCollective&& start
   const std::size_t member = group.members.place_of(rank);
   if (what.kind == Kind::exchange_chunks) result.chunk = static_cast<int>(member);
   if (what.kind == Kind::average) result.model = std::move(collective.states[member]);
-  if (what.kind == Kind::broadcast)
-    result.model =
-        state_.options.training.adopt(collective.states[member], collective.states[group.members.place_of(what.root)]);
   take_leave(group, collective);
   return result;
 }

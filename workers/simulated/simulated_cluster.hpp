@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -369,5 +370,9 @@ class SimulatedCluster : public Cluster {
   ByRank<int> served_left_;  // by regional server: number of its workers that have left; empty without regions
   std::int64_t events_ = 0;
 };
+
+// Returns the fastest cluster with SimulatedCluster's results (lockstep.cpp). Workers act alike after `alike_from`;
+// nullopt: never.
+std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedOptions& options, std::optional<Step> alike_from);
 
 }  // namespace syncopate

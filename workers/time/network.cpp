@@ -355,44 +355,42 @@ class ParameterServerNetwork final : public LinkedNetwork {
 
 Duration scaled(Duration cost, double factor) { return from_seconds(to_seconds(cost) * factor); }
 
-// Base class of models that change the costs of another model.
-class ChangedNetwork : public NetworkModel {
+// Another model's costs, multiplied at random if `jitter` is above 0, plus `serial_s` for each collective.
+class ChangedNetwork final : public NetworkModel {
  public:
-  explicit ChangedNetwork(std::unique_ptr<NetworkModel> network) : network_(std::move(network)) {}
-
-  bool has_shared_links() const override { return network_->has_shared_links(); }
-  bool has_unshared_links() const override { return network_->has_unshared_links(); }
-  int group_size() const override { return network_->group_size(); }
-  std::optional<Overlap> overlap() const override { return network_->overlap(); }
-
- protected:
-  const NetworkModel& network() const { return *network_; }
-
- private:
-  std::unique_ptr<NetworkModel> network_;
-};
-
-class JitteryNetwork final : public ChangedNetwork {
- public:
-  JitteryNetwork(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed)
-      : ChangedNetwork(std::move(network)), jitter_(jitter), seed_(seed) {
+  ChangedNetwork(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed, double serial_s)
+      : network_(std::move(network)), jitter_(jitter), seed_(seed), serial_(from_seconds(serial_s)) {
     if (!(jitter >= 0) || std::isinf(jitter)) throw std::invalid_argument("a jitter must be at least 0 and finite");
   }
 
   Duration collective(const CollectiveCall& call) const override {
-    return scaled(network().collective(call), factor_of(call));
+    return plus_serial(changed(network_->collective(call), call));
   }
-  Duration message(const MessageCall& call) const override { return scaled(network().message(call), factor_of(call)); }
-  Route route(const CollectiveCall& call) const override { return scaled_route(call); }
-  Route route(const MessageCall& call) const override { return scaled_route(call); }
-  bool varies() const override { return true; }
+  Duration message(const MessageCall& call) const override { return changed(network_->message(call), call); }
+  bool has_shared_links() const override { return network_->has_shared_links(); }
+  bool has_unshared_links() const override { return network_->has_unshared_links(); }
+  Route route(const CollectiveCall& call) const override {
+    Route route = changed_route(call);
+    if (!route.empty()) route.back().latency = plus_serial(route.back().latency);
+    return route;
+  }
+  Route route(const MessageCall& call) const override { return changed_route(call); }
+  int group_size() const override { return network_->group_size(); }
+  std::optional<Overlap> overlap() const override { return network_->overlap(); }
+  bool varies() const override { return jitter_ > 0 || network_->varies(); }
 
  private:
   enum Stream : std::uint8_t { of_collectives, of_messages };
 
+  Duration plus_serial(Duration cost) const { return std::min(cost + serial_, longest_duration); }
   template <typename Call>
-  Route scaled_route(const Call& call) const {
-    Route route = network().route(call);
+  Duration changed(Duration cost, const Call& call) const {
+    return jitter_ > 0 ? scaled(cost, factor_of(call)) : cost;
+  }
+  template <typename Call>
+  Route changed_route(const Call& call) const {
+    Route route = network_->route(call);
+    if (jitter_ == 0) return route;
     const double factor = factor_of(call);
     for (Hop& hop : route) {
       hop.occupied = scaled(hop.occupied, factor);
@@ -412,28 +410,9 @@ class JitteryNetwork final : public ChangedNetwork {
     return 1 - jitter_ * std::log(random.uniform(index));
   }
 
+  std::unique_ptr<NetworkModel> network_;
   double jitter_;
   std::uint64_t seed_;
-};
-
-class SerialLatency final : public ChangedNetwork {
- public:
-  SerialLatency(std::unique_ptr<NetworkModel> network, double serial_s)
-      : ChangedNetwork(std::move(network)), serial_(from_seconds(serial_s)) {}
-
-  Duration collective(const CollectiveCall& call) const override { return plus_serial(network().collective(call)); }
-  Duration message(const MessageCall& call) const override { return network().message(call); }
-  Route route(const CollectiveCall& call) const override {
-    Route route = network().route(call);
-    if (!route.empty()) route.back().latency = plus_serial(route.back().latency);
-    return route;
-  }
-  Route route(const MessageCall& call) const override { return network().route(call); }
-  bool varies() const override { return network().varies(); }
-
- private:
-  Duration plus_serial(Duration cost) const { return std::min(cost + serial_, longest_duration); }
-
   Duration serial_;
 };
 
@@ -670,11 +649,11 @@ std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const L
 }
 
 std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed) {
-  return std::make_unique<JitteryNetwork>(std::move(network), jitter, seed);
+  return std::make_unique<ChangedNetwork>(std::move(network), jitter, seed, 0);
 }
 
 std::unique_ptr<NetworkModel> with_serial_latency(std::unique_ptr<NetworkModel> network, double serial_s) {
-  return std::make_unique<SerialLatency>(std::move(network), serial_s);
+  return std::make_unique<ChangedNetwork>(std::move(network), 0, 0, serial_s);
 }
 
 std::span<const NetworkRow> networks() { return network_rows; }

@@ -200,9 +200,7 @@ class NetworkModel {
 constexpr Bytes all_reduce_bytes(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
 // Each of N members gets the other N - 1 parts: (N - 1) x the size of all parts. Trees move more: they forward parts.
 constexpr Bytes all_gather_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
-// Each member sends all parts of its vector except the one for itself.
-constexpr Bytes all_to_all_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
-constexpr Bytes broadcast_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
+// An all-to-all, in which each member sends all parts of its vector except its own, and a broadcast move as much.
 constexpr Bytes collective_bytes(const CollectiveCall& call) {  // only an all-reduce moves more than an all-gather
   return call.operation == Operation::all_reduce ? all_reduce_bytes(call.members, call.payload)
                                                  : all_gather_bytes(call.members, call.payload);
