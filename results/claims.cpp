@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 #include "results/statistics.hpp"
 #include "workers/base/terminal_text.hpp"

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <mutex>
 #include <set>
-#include <stdexcept>
 #include <tuple>
 
 #include "results/summary.hpp"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 
 #include "workers/base/terminal_text.hpp"
 

@@ -32,7 +32,6 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
-#include <span>
 
 #include "algorithms/method/algorithm.hpp"
 

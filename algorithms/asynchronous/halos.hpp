@@ -35,8 +35,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "algorithms/asynchronous/delta_exchange.hpp"
 #include "algorithms/method/algorithm.hpp"
 

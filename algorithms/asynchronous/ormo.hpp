@@ -14,8 +14,6 @@
 // Checks:  beta = 0 is asynchronous SGD bit for bit; one worker is SGD with momentum; an independent event simulation.
 #pragma once
 
-#include <cmath>
-
 #include "algorithms/asynchronous/staleness.hpp"
 
 namespace syncopate {

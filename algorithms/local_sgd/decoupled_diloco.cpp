@@ -255,8 +255,8 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
   options.merge = read_merge_rule(settings);
   using Anchor = DecoupledOptions::Anchor;
   options.anchor = settings.choice({"anchor",
-                                    "What a worker's fragment is subtracted from: the server's last value, or the one "
-                                    "it began from."},
+                                    "A worker's fragment is subtracted from the server's newest fragment, or from the "
+                                    "one that the worker received last."},
                                    {{"server", Anchor::server}, {"base", Anchor::base}}, options.anchor);
   options.late = settings.choice({"late",
                                   "Whether answers to a round that has ended are dropped, or count in their "

@@ -3,9 +3,9 @@
 // Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race"; Tyurin and Richtarik 2023 (Rennala SGD).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N models down, and K gradients or more up, P floats each.
-// Differs: a gradient that was sent before the update and arrives after it is dropped. All workers compute, also where
-//          K < N; Rennala's code then follows the K first to finish alone, which gives the same gradients: no other can
-//          come before the K-th. Each gradient is sent by itself, no sum per worker.
+// Differs: a gradient that was sent before the update and arrives after it is dropped. All workers compute, even if
+//          K < N. Rennala's code then simulates only the K workers that finish first. That gives the same gradients,
+//          because no other worker finishes before the K-th. Workers send each gradient by itself, not a sum.
 //          Nothing holds workers back: where a server's own link carries fewer gradients than they compute, those of
 //          old versions queue up before it, each step waits for more of them than the last, and the run ends as failed.
 // Checks:  K = N and equal workers equal synchronous SGD bit for bit; under exponential times of mean mu a step takes

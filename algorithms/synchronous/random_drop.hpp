@@ -11,7 +11,6 @@
 // Checks:  p = 0 equals synchronous SGD bit for bit; the divisor is always N x M.
 #pragma once
 
-#include <algorithm>
 #include <limits>
 
 #include "algorithms/method/algorithm.hpp"

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -32,6 +31,11 @@ constexpr const char* vocabulary_file = "vocabulary.txt";
 constexpr const char* end_of_text = "<end of text>";
 
 constexpr std::uint64_t most_text_bytes = std::uint64_t{1} << 34;
+
+// Looks for an interruption after every 2^16 tokens: a text may be long, and a token takes nanoseconds.
+void poll_interrupt(std::int64_t tokens) {
+  if ((tokens & 0xffff) == 0) throw_if_interrupted();
+}
 
 // Returns the file's content. If the file is compressed with gzip, decompresses it. Throws DataFault.
 std::string unpacked(const path& file) {
@@ -160,8 +164,10 @@ Tokenizer byte_tokenizer() {
 // The vocabulary consists of the most frequent words of the training parts.
 Tokenizer word_tokenizer(const Documents& documents, std::int64_t words) {
   ByWord<std::int64_t> counts;
+  std::int64_t seen = 0;
   documents.for_each([&](std::string_view train, std::string_view) {
     for_each_word(train, [&](std::string_view word) {
+      poll_interrupt(++seen);
       if (const auto known = counts.find(word); known != counts.end())
         ++known->second;
       else
@@ -238,7 +244,7 @@ Action prepare_token_files(const TokenFilesOptions& options) {
       const std::int64_t before = part->tokens;
       const auto put = [&, part = part](std::int32_t token) {
         append(part->content, token, type);
-        ++part->tokens;
+        poll_interrupt(++part->tokens);
         unknown += options.by_words && token == 1 ? 1 : 0;
       };
       tokenizer.tokens(text, put);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <initializer_list>
 #include <new>
 #include <set>
 #include <span>

@@ -4,10 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <filesystem>
-#include <iterator>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -616,25 +613,25 @@ Run make_run(const Reading& reading) {
   const Definition& definition = reading.definition.of(method);
   const TomlNode resolved = resolved_for_method(reading);
   const TomlNode* own_training = resolved.find("methods")->array().front().find("training");
-  Run run{.experiment = definition.name,
-          .method = method.label,
-          .own_training =
-              own_training ? shown_differences(*own_training, *resolved.find("training"), definition.training.objective)
-                           : decltype(Run::own_training){},
-          .seed = definition.seeds.front(),
-          .resolved_toml = write_toml(resolved),
-          .hash = configuration_hash(resolved),
-          .setting = setting_of(reading),
-          .fingerprint = fingerprint_of(reading),
-          .timing_class = timing_class(resolved),
-          .cluster = definition.cluster.plan,
-          .training = definition.training.plan,
-          .budget = definition.budget,
-          .evaluation = definition.evaluation,
-          .measurements = definition.measurements,
-          .recording = definition.recording,
-          .checkpoint = definition.checkpoint,
-          .algorithm = method.algorithm};
+  Run run;
+  run.experiment = definition.name;
+  run.method = method.label;
+  if (own_training)
+    run.own_training = shown_differences(*own_training, *resolved.find("training"), definition.training.objective);
+  run.seed = definition.seeds.front();
+  run.resolved_toml = write_toml(resolved);
+  run.hash = configuration_hash(resolved);
+  run.setting = setting_of(reading);
+  run.fingerprint = fingerprint_of(reading);
+  run.timing_class = timing_class(resolved);
+  run.cluster = definition.cluster.plan;
+  run.training = definition.training.plan;
+  run.budget = definition.budget;
+  run.evaluation = definition.evaluation;
+  run.measurements = definition.measurements;
+  run.recording = definition.recording;
+  run.checkpoint = definition.checkpoint;
+  run.algorithm = method.algorithm;
   run.solved = solved_note(resolved.find("methods")->array().front());
   run.measurements.model.seed = run.seed;
   run.recording.parameters &= !run.training.time_only;

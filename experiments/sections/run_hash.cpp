@@ -6,8 +6,6 @@
 #include <cmath>
 #include <iterator>
 #include <string_view>
-#include <utility>
-#include <variant>
 
 #include "experiments/sections/experiment.hpp"
 #include "experiments/sections/variation.hpp"

@@ -390,8 +390,8 @@ void read_schedule_free(Settings& optimizer, AveragedOptions& options) {
       {"momentum", "Share of the evaluated average x in the model y at which gradients are taken (beta, beta1)."},
       inside, options.share_of_x);
   options.rate_power = optimizer.number(
-      {"weight_power", "A step's weight in x is the largest learning rate so far, raised to this power."},
-      non_negative, options.rate_power);
+      {"weight_power", "A step's weight in x is the largest learning rate so far, raised to this power."}, non_negative,
+      options.rate_power);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
 }
 

@@ -180,6 +180,13 @@ TEST_F(InterruptionTest, WhileDataAreGenerated) {
 }
 
 // Reading 80,000 runs takes at least five times begun_s.
+TEST_F(InterruptionTest, WhileATextBecomesTokens) {
+  std::string text;
+  for (int word = 0; word < 20'000'000; ++word) text += "ab ";
+  expect_soon(interrupt({"data", "tokens", "--tokenizer", "words", "--to", "out"}, text));
+  EXPECT_FALSE(std::filesystem::exists(directory / "out"));
+}
+
 TEST_F(InterruptionTest, WhileASweepIsRead) {
   const auto list_of_a_hundred = [] {
     std::string list = "[1";

@@ -459,7 +459,7 @@ struct RunTotals {
 // The rows of steps.csv of a run, in order. Every cluster closes its rows here.
 class StepRows {
  public:
-  // `observer` may be null. The first row begins with the run, or where the last row of another cluster ended.
+  // `observer` may be null. `begin`: the run's start, or the end of the last row that an earlier cluster closed.
   explicit StepRows(RunObserver* observer, Time begin = start_time, Bytes sent = {})
       : observer_(observer), begin_(begin), sent_(sent) {}
 

@@ -46,7 +46,7 @@ constexpr CompressionKind kinds[] = {
     {.name = "dgc",
      .sums = {"As top-k, but of momentum that each worker accumulates (Deep Gradient Compression)."},
      .averages = {.why_not = "it accumulates momentum of gradients, but the local steps have applied momentum already"},
-     .moments = {.why_not = "it accumulates momentum, and a first moment already is one"},
+     .moments = {.why_not = "it accumulates momentum, but a first moment is a momentum already"},
      .messages = {.why_not = "its ratio and momentum belong to steps that all workers take together; use \"top-k\", "
                              "which has only a residual"},
      .read = read_dgc},
@@ -122,7 +122,7 @@ constexpr CompressionKind kinds[] = {
     {.name = "demo",
      .sums = {"The largest values of the cosine transform of each tile of momentum (DeMo): all-gathered."},
      .averages = {.why_not = "its steps are signs of means, which have no length; use \"tiles\" for differences"},
-     .moments = {.why_not = "it keeps a momentum of its own, and a first moment already is one"},
+     .moments = {.why_not = "it keeps a momentum of its own, but a first moment is a momentum already"},
      .messages = {.why_not = "it needs the mean over all workers, but a server uses each message separately"},
      .read = read_demo},
     {.name = "sparse-rows",

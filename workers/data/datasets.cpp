@@ -297,8 +297,8 @@ DatasetPlanner read_tokens(Settings& table) {
        {"uint32", TokenType::uint32}},
       options.type);
   options.context = table.integer(
-      {"context", "Tokens of a window that a model sees; the token after them is only an answer.", "tokens"}, 1,
-      1 << 20, options.context);
+      {"context", "Tokens of a window that a model sees; the token after them is only a target.", "tokens"}, 1, 1 << 20,
+      options.context);
   options.vocabulary = table.optional_integer(
       {"vocabulary", "Number of tokens that models know; each token in the files must be smaller.", "",
        "the largest token in the files + 1"},

@@ -98,7 +98,8 @@ std::vector<path> files_of(const path& directory, CifarLabels labels, Split spli
     for (int batch = 1; batch <= 5; ++batch) files.push_back(directory / fmt::format("data_batch_{}.bin", batch));
   for (const path& file : files) {
     if (!std::filesystem::exists(file))
-      reject(directory, fmt::format("no file {}; must be the binary version", file.filename().string()));
+      reject(directory,
+             fmt::format("has no file {}; must contain the binary version of the data", file.filename().string()));
     if (!std::filesystem::is_regular_file(file)) reject(file, "is not a regular file");
   }
   return files;

@@ -6,8 +6,6 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <memory>
-#include <utility>
 
 namespace syncopate {
 

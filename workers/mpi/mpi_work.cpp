@@ -1,7 +1,6 @@
 #include "workers/mpi/mpi_work.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <set>

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "workers/time/distributions.hpp"

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "workers/training/checkpoint_log.hpp"

@@ -116,15 +116,15 @@ class Optimizer {
   virtual void turn_matrix(const MatrixBlock&) const {}
 };
 
-// Returns the moment's values to read. If the moment is null, these are zeros, written to its output memory.
+// Returns the moment's values before the step. If there are none yet, these are zeros in block.moments_after.
 const float* read_moment(const OptimizerBlock& block, std::size_t moment);
 
 // The factories need options within these ranges, which the reader of [training.optimizer] ensures: momenta, betas, rho
 // and mu_x in [0, 1); rates of weight decay, max_norm, ratio_min, mean_square_start and rate_power at least 0; epsilon
 // above 0 (LARS: at least 0). All are finite, except ratio_max.
 //
-// v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). Equals torch::optim::SGD with dampening 0 or, with a
-// momentum of updates, tf.keras.optimizers.SGD.
+// v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). Equals torch::optim::SGD with dampening 0, and
+// tf.keras.optimizers.SGD with MomentumOf::updates.
 struct SgdOptions {
   double momentum = 0;
   MomentumOf momentum_of = MomentumOf::gradients;
