@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"

@@ -438,7 +438,7 @@ std::string text_or_nothing(const fs::path& file) {
   }
 }
 
-void replace_file(const fs::path& file, const std::string& text) {
+void write_to_cache(const fs::path& file, const std::string& text) {
   std::string aside = file.string() + ".XXXXXX";
   const int number = mkostemp(aside.data(), O_CLOEXEC);
   if (number < 0) return;
@@ -503,7 +503,7 @@ void DigestCache::read() {
     if (seen.insert(paths[i]).second) newest.push_back(lines[i]);
   std::string text;
   for (auto line = newest.rbegin(); line != newest.rend(); ++line) text += *line;
-  replace_file(file_, text);  // may lose a line appended meanwhile; that digest is computed again
+  write_to_cache(file_, text);  // may lose a line appended meanwhile; that digest is computed again
 }
 
 // Appends the line with a single write, so that processes that append at the same time do not mix their lines.

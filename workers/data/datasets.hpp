@@ -32,8 +32,8 @@ std::string content_of(const std::filesystem::path& file, std::uint64_t most_byt
 // Reads a file of a cache. Returns an empty text if it cannot be read; the cache then computes the contents again.
 std::string text_or_nothing(const std::filesystem::path& file);
 
-// Writes a temporary file and renames it, so that readers get old or new contents. On failure the old file stays.
-void replace_file(const std::filesystem::path& file, const std::string& text);
+// Writes a temporary file and renames it, so that readers get old or new contents. A failure leaves the old file.
+void write_to_cache(const std::filesystem::path& file, const std::string& text);
 
 // The properties by which a changed file is recognised without reading it.
 struct FileState {

@@ -377,7 +377,7 @@ TextContents VocabularyCache::contents(const std::string& name, const std::funct
     if (!file.empty()) {
       std::error_code ignored;
       std::filesystem::create_directories(directory_, ignored);
-      replace_file(file, text_of(*contents));
+      write_to_cache(file, text_of(*contents));
     }
   }
   return known_.emplace(name, *std::move(contents)).first->second;
