@@ -85,7 +85,7 @@ std::vector<Case> cases() {
   basic.groups = 2;
   const ImagenetResnetOptions bottleneck{.depth = 50, .width = 4, .zero_init_residual = true};
   all.push_back({"imagenet-resnet of basic blocks", imagenet_resnet_network(image, classes, basic)});
-  all.back().bfloat16_distance = 0.3;
+  all.back().bfloat16_distance = 0.4;  // 0.33 on processors without instructions for bfloat16
   all.push_back({"imagenet-resnet of bottlenecks", imagenet_resnet_network(image, classes, bottleneck)});
   all.back().bfloat16_distance = 0.7;
   const GptOptions gpt{.width = 8, .depth = 2, .heads = 2, .context = longest, .mlp_width = 12};
