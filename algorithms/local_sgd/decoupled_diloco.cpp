@@ -255,8 +255,8 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
   options.merge = read_merge_rule(settings);
   using Anchor = DecoupledOptions::Anchor;
   options.anchor = settings.choice({"anchor",
-                                    "A worker's fragment is subtracted from the server's newest fragment, or from the "
-                                    "one that the worker received last."},
+                                    "A worker's fragment is subtracted from the server's newest one, or from the one "
+                                    "it received last."},
                                    {{"server", Anchor::server}, {"base", Anchor::base}}, options.anchor);
   options.late = settings.choice({"late",
                                   "Whether answers to a round that has ended are dropped, or count in their "
