@@ -668,7 +668,7 @@ std::vector<FoundRun> runs_of_table(const fs::path& runs_csv, std::span<const Ru
     if (!row) continue;
     FoundRun& one = found.emplace_back();
     one.directory = runs_csv.parent_path();
-    static_cast<RunName&>(one.summary) = run;
+    static_cast<RunName&>(one.summary) = static_cast<const RunName&>(run);
     one.summary.hash = field(*row, "hash");
     for (const Measure& measure : measures())
       if (const auto number = number_in(field(*row, measure.name))) one.summary.tabled[measure.name] = *number;

@@ -619,7 +619,7 @@ bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted) {
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
                      std::int64_t samples_per_micro_batch, double host_s) {
   RunSummary summary;
-  static_cast<RunName&>(summary) = run;
+  static_cast<RunName&>(summary) = static_cast<const RunName&>(run);
   if (recording.diverged) {
     summary.status = RunStatus::diverged;
     const std::string step = std::to_string(recording.metrics.back().step.value());

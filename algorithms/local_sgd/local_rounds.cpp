@@ -394,11 +394,10 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
   if (settings.has("outer"))
     choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   check_together(settings, choices);
-  if (choices.late || choices.fragments)
-    choices.policies = read_buffer_policies(settings, context);
-  else if (choices.steps.may_stop)
+  const bool is_late_or_in_parts = choices.late || choices.fragments;
+  if (choices.steps.may_stop && !is_late_or_in_parts)
     read_weights_of_stopping(settings, context, choices);
-  else if (choices.period->sets_averages())
+  else if (is_late_or_in_parts || choices.period->sets_averages())
     choices.policies = read_buffer_policies(settings, context);
   else
     choices.policies = read_state_policies(settings, context);

@@ -1,6 +1,8 @@
 // The data sets that an experiment file can name, and functions for their files.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -131,8 +133,8 @@ Value read_tables(Settings& root, const std::string& kind, std::span<const Table
   Settings tables = root.section(kind + "s");
   Value value;
   for (const TableRow<Value>& row : rows) {
-    const std::string title(row.title), name(row.name);
-    const std::string sentence = title.empty() ? "" : title + ", training." + kind + " = \"" + name + "\".";
+    const std::string sentence =
+        row.title.empty() ? "" : fmt::format("{}, training.{} = \"{}\".", row.title, kind, row.name);
     Settings table = tables.section({row.name, sentence});
     Value read = row.read(table);
     if (&row == chosen)

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -108,7 +109,7 @@ template <typename T>
 MPI_Request begin_to_reduce(std::vector<T>& values, MPI_Op operation, MPI_Comm everyone) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::int64_t) == 0);
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size() * (sizeof(T) / sizeof(std::int64_t))),
+  MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(std::span(values).size_bytes() / sizeof(std::int64_t)),
                  MPI_INT64_T, operation, everyone, &request);
   return request;
 }
