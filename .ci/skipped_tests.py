@@ -17,10 +17,10 @@ REASONS = ("machine is not quiet",  # tests of wall-clock times
            "mounts of one's own are not allowed",  # tests with small disks, which need root or user namespaces
            "chromium is not installed", "Slurm is not")  # `dev` installs both only on Debian, and slurmd needs root
 
-# GoogleTest prints "file:line: Skipped", with the reason on the next line. unittest prints "skipped 'reason'", or only
-# the number of skipped tests: "OK (skipped=3)".
+# GoogleTest prints "file:line: Skipped", with the reason on the next line. unittest prints "name ... skipped 'reason'",
+# or only the number of skipped tests: "OK (skipped=3)". What the test prints itself can stand between "..." and "skipped".
 GOOGLETEST = re.compile(r"^(\S+:\d+): Skipped\n(.*)$", re.MULTILINE)
-UNITTEST = re.compile(r"^(.*)\.\.\. skipped ['\"](.*)['\"]$", re.MULTILINE)
+UNITTEST = re.compile(r"^(?:(.*)\.\.\. )?skipped ['\"](.*)['\"]$", re.MULTILINE)
 UNITTEST_COUNT = re.compile(r"^(?:OK|FAILED) \(.*\bskipped=(\d+)", re.MULTILINE)
 
 

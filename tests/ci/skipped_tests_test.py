@@ -49,6 +49,7 @@ class SkippedTests(unittest.TestCase):
         status, text = check([("run", f"tests/a_test.cpp:7: Skipped\n{reason}\n")])
         self.assertEqual(status, 0)
         self.assertIn(reason, text)
+        self.assertEqual(check([("run", f"test_it (a.B) ... the test's own line\nskipped '{reason}'\nOK (skipped=1)\n")])[0], 0)
         self.assertEqual(check([("run", f"a.cpp:7: Skipped\n{reason}\na.cpp:9: Skipped\nno time\n")])[0], 1)
 
     def test_what_was_not_tested_stands_out_with_how_to_run_it(self):
