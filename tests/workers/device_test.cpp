@@ -1,12 +1,15 @@
 // training.device: the processor as another device gives the bits of the processor, for every kind of network and
-// function of an objective; states are copied once; bfloat16 is a rounding of the products' factors.
+// function of an objective; networks compute where their parameters are; states are copied once; bfloat16 is a rounding
+// of the products' factors.
 #include "workers/models/device.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -16,10 +19,14 @@
 #include "tests/workers/planned_objective.hpp"
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/random_texts.hpp"
+#include "tests/workers/script_files.hpp"
 #include "workers/base/process.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/device_tensors.hpp"
+#include "workers/models/forward.hpp"
+#include "workers/models/text_objective.hpp"
 #include "workers/models/torch_library.hpp"
+#include "workers/models/torch_objective.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
@@ -176,6 +183,50 @@ TEST(Device, TheProcessorAsAnotherDeviceGivesTheSameBits) {
   }
 }
 
+SequenceBatch on(const at::Device& device, SequenceBatch texts) {
+  const auto move = [&](at::Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.to(device);
+  };
+  for (at::Tensor* const tensor : {&texts.tokens, &texts.places, &texts.begins, &texts.asked}) move(*tensor);
+  for (TextGroup& group : texts.groups)
+    for (at::Tensor* const tensor : {&group.tokens_of_slots, &group.slots_of_tokens, &group.lengths}) move(*tensor);
+  return texts;
+}
+
+// LibTorch's device "meta" has shapes without values. Its operators refuse most pairs of tensors of two devices, as
+// those of a GPU do, so that a tensor which a network creates in main memory is found without a GPU. It lacks some
+// operators, by version, such as convolutions and layer normalisation; a network is seen as far as the first of these.
+// Dropout of texts reads the lengths of texts, which have no values there, so texts are computed as in an evaluation.
+TEST(Device, NetworksComputeWhereTheirParametersAre) {
+  const at::Device meta(at::kMeta);
+  const std::vector<std::vector<std::int32_t>> sentences = {{1, 5, 6, 2}, {1, 7, 8, 2}, {1, 9, 2}};
+  SequenceBatch texts({sentences[0], sentences[1], sentences[2]});
+  texts.asked = at::arange(1, 9, 2, at::kLong);
+  const std::vector<std::uint32_t> samples = {0, 1, 2, 3, 4};
+  const std::vector<std::int64_t> epochs(samples.size());
+  const Visits visits{.seed = 1, .samples = samples, .epochs = epochs};
+  int whole = 0;
+  for (const Case& each : cases()) {
+    SCOPED_TRACE(each.name);
+    const auto flat = [&](std::size_t size) { return at::zeros({static_cast<std::int64_t>(size)}, meta); };
+    auto parameters = view_parameters(each.network, flat(each.network.parameter_floats()));
+    for (at::Tensor& parameter : parameters) parameter.requires_grad_();
+    const auto buffers = view_buffers(each.network, flat(each.network.buffer_floats()));
+    const at::Tensor images = at::zeros({5, image.channels, image.height, image.width}, meta);
+    try {
+      const at::Tensor outputs = each.network.input().has_tokens()
+                                     ? forward(each.network, parameters, on(meta, texts), Mode::evaluate)
+                                     : forward(each.network, parameters, buffers, images, Mode::train, &visits);
+      EXPECT_TRUE(outputs.is_meta());
+      for (const at::Tensor& gradient : gradients_of(outputs.sum(), parameters)) EXPECT_TRUE(gradient.is_meta());
+      ++whole;
+    } catch (const c10::Error& problem) {
+      EXPECT_THAT(problem.what(), testing::AnyOf(HasSubstr("not implemented"), HasSubstr("Could not run 'aten::")));
+    }
+  }
+  EXPECT_GE(whole, 2) << "linear and mlp";
+}
+
 // Several threads of the pool share a device.
 TEST(Device, ThreadsShareADevice) {
   const Case resnet{"resnet", resnet_network(image, classes, {.width = 4})};
@@ -309,6 +360,22 @@ TEST_F(DeviceKeys, AreCheckedOneByOne) {
   EXPECT_THAT(report_of({"training.deterministic=true"}), HasSubstr("always reproducible"));
   EXPECT_THAT(report_of({"training.device=mps", "training.precision=bfloat16"}), HasSubstr("must be \"float32\""));
   EXPECT_THAT(report_of({"training.model=quadratic", "training.device=cuda"}), HasSubstr("must be left out"));
+}
+
+TEST_F(DeviceKeys, AModuleThatDrawsRandomNumbersNeedsTheProcessor) {
+  const std::string file = testing::TempDir() + "syncopate-device-" + std::to_string(getpid()) + ".pt";
+  const auto report_of = [&](const std::string& line, const std::string& device) {
+    save_script(file, {{.name = "weight", .shape = {10, 32}}}, line + "return torch.linear(x, self.weight)");
+    plan({"training.model=torchscript", "models.torchscript.file='" + file + "'", "training.dataset=gaussian-mixture",
+          "training.device=" + device});
+    return report;
+  };
+  const std::string dropout = "x = torch.dropout(x, 0.5, self.training)\n";
+  EXPECT_EQ(report_of("", "cuda"), "");
+  EXPECT_EQ(report_of(dropout, "cpu:copy"), "");
+  EXPECT_THAT(report_of(dropout, "cuda"),
+              HasSubstr("training.device = \"cuda\"; must be \"cpu\": the forward of your module draws"));
+  std::filesystem::remove(file);
 }
 
 TEST_F(DeviceKeys, ADeviceThatIsMissingIsNamedWithTheReason) {

@@ -23,6 +23,7 @@
 #include "tests/workers/script_files.hpp"
 #include "workers/base/random.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/forward.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/models/text_objective.hpp"
 #include "workers/models/torch_objective.hpp"
@@ -142,6 +143,47 @@ TEST_F(ScriptModules, ComputeWhatTheSameNetworkOfLayersDoes) {
     EXPECT_NEAR(evaluated.loss, expected.loss, 1e-6 * expected.loss);
     EXPECT_EQ(evaluated.correct, expected.correct);
   }
+}
+
+// The processor as another device: copies of the same tensors.
+TEST_F(ScriptModules, GiveTheSameBitsOnADeviceThatCopies) {
+  for (const auto& [name, network] : networks()) {
+    SCOPED_TRACE(name);
+    save_script(file(), network, objective_of(network)->initial_parameters(3));
+    const Network script = load(network.input());
+    const auto results = [&](const Arithmetic& arithmetic) {
+      const auto data = std::make_shared<RandomImages>(network.input(), classes, 200, 50);
+      const TorchObjective objective(script, data, sampling, 32, 0, 0, arithmetic);
+      const auto theta = objective.initial_parameters(3), buffers = objective.initial_buffers();
+      const PartialGradient gradient = objective.gradient(theta.data(), buffers.data(), micro_batches);
+      std::vector<float> all = flatten(gradient);
+      all.insert(all.end(), gradient.buffers_sum.begin(), gradient.buffers_sum.end());
+      const auto statistics = objective.batch_statistics(theta.data(), micro_batches);
+      all.insert(all.end(), statistics.begin(), statistics.end());
+      all.push_back(static_cast<float>(objective.evaluate(theta.data(), buffers.data(), Split::test, 3, 45).loss));
+      return all;
+    };
+    EXPECT_EQ(results({.device = "cpu:copy"}), results({}));
+  }
+}
+
+// On LibTorch's device "meta", which has shapes without values, as on a GPU: its operators refuse tensors of two
+// devices. Tensors that are not trained must have moved with the module. The next evaluation is on the processor again.
+TEST_F(ScriptModules, AreEvaluatedWhereTheirParametersAre) {
+  save_linear("y = y * self.scale + self.offset\nif self.training:\n    self.mean.mul_(0.5)",
+              {{.name = "offset", .shape = {4}, .kind = Kind::buffer},
+               {.name = "scale", .shape = {4}, .kind = Kind::frozen_parameter},
+               {.name = "mean", .shape = {4}, .kind = Kind::buffer}});
+  const Network network = load();
+  ASSERT_EQ(network.buffer_floats(), 4u);
+  const auto outputs_on = [&](const at::Device& device) {
+    const auto parameters = view_parameters(network, at::ones({12}, device));
+    const auto buffers = view_buffers(network, at::ones({4}, device));
+    return forward(network, parameters, buffers, at::ones({5, 1, 1, 3}, device), Mode::train);
+  };
+  const at::Tensor before = outputs_on(at::kCPU);
+  EXPECT_TRUE(outputs_on(at::kMeta).is_meta());
+  EXPECT_TRUE(outputs_on(at::kCPU).equal(before));
 }
 
 TEST_F(ScriptModules, TensorsHaveTheModulesNames) {

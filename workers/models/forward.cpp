@@ -34,8 +34,12 @@ constexpr double epsilon = 1e-5;
 // Elements [offset, offset + size) of the flat tensor. Unlike LibTorch's views these do not share a count of changes in
 // place, by which autograd would reject a backward pass after another layer has updated its statistics.
 at::Tensor part_of(const at::Tensor& flat, std::size_t offset, at::IntArrayRef shape) {
-  return at::from_blob(
-      flat.data_ptr<float>() + offset, shape, [flat](void*) {}, flat.options());
+  if (flat.is_cpu())
+    return at::from_blob(
+        flat.data_ptr<float>() + offset, shape, [flat](void*) {}, flat.options());
+  // Not every device has addresses. variable_data() gives a view a count of its own; in inference mode none counts.
+  const at::Tensor part = flat.narrow(0, static_cast<std::int64_t>(offset), c10::multiply_integers(shape)).view(shape);
+  return part.is_inference() ? part : part.variable_data();
 }
 
 // The mask to add to a group's scores (texts, heads, longest, longest); undefined if none is needed.

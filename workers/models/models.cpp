@@ -448,10 +448,11 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
 void plan_network(const Model& model, const Network& built, const DatasetPlan& data, const NetworkTraining& how,
                   ObjectivePlan& plan, Settings& training) {
   plan.arithmetic = how.arithmetic;
-  const bool is_own = std::ranges::any_of(
-      built.layers(), [](const Layer& layer) { return std::holds_alternative<layer::Script>(layer); });
-  if (is_own && !how.arithmetic.is_processor())
-    training.fault("device", "must be \"cpu\": a module of your own may hold constants, which stay in main memory");
+  if (built.draws() && !how.arithmetic.is_processor())
+    training.fault(
+        "device",
+        "must be \"cpu\": the forward of your module draws random numbers, and a GPU would not draw those of "
+        "the run's seed");
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
   plan.tensors = built.tensors();

@@ -20,6 +20,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,6 +86,10 @@ at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& leng
   try {
     output = module.forward(std::move(arguments));
   } catch (const std::exception& problem) {
+    // TorchScript's interpreter hides the type of the exception.
+    const bool lacks_memory = std::string_view(problem.what()).find("out of memory") != std::string_view::npos;
+    if (lacks_memory && !inputs.is_cpu())
+      throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, reason_of(problem));
     throw ScriptFault(
         fmt::format("its forward fails on inputs of shape {}: {}", c10::str(inputs.sizes()), reason_of(problem)));
   }
@@ -548,18 +554,19 @@ void measure(const std::function<void()>& forward, const Network& network, const
 at::Tensor tokens_of(const TextGroup& group, const SequenceBatch& texts, std::int32_t padding) {
   const at::Tensor tokens = texts.tokens.narrow(0, group.begin, group.tokens);
   if (!group.slots_of_tokens.defined()) return tokens.view({group.texts, group.longest});
-  at::Tensor slots = at::full({group.texts * group.longest}, std::int64_t{padding}, at::kLong);
+  at::Tensor slots = at::full({group.texts * group.longest}, std::int64_t{padding}, tokens.options());
   return slots.scatter_(0, group.slots_of_tokens, tokens).view({group.texts, group.longest});
 }
 
-at::Tensor lengths_of(const TextGroup& group) {
-  return group.lengths.defined() ? group.lengths : at::full({group.texts}, group.longest, at::kLong);
+at::Tensor lengths_of(const TextGroup& group, const SequenceBatch& texts) {
+  return group.lengths.defined() ? group.lengths : at::full({group.texts}, group.longest, texts.tokens.options());
 }
 
 // Selects the rows of texts.asked from a group's outputs (texts, longest, outputs), in the order of the group's tokens.
 at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at::Tensor& outputs) {
-  const std::span<const std::int64_t> asked(texts.asked.data_ptr<std::int64_t>(),
-                                            static_cast<std::size_t>(texts.asked.numel()));
+  const at::Tensor in_memory = texts.asked.to(at::kCPU);
+  const std::span<const std::int64_t> asked(in_memory.data_ptr<std::int64_t>(),
+                                            static_cast<std::size_t>(in_memory.numel()));
   const auto begin = std::ranges::lower_bound(asked, group.begin) - asked.begin();
   const auto end = std::ranges::lower_bound(asked, group.begin + group.tokens) - asked.begin();
   at::Tensor places = texts.asked.narrow(0, begin, end - begin) - group.begin;
@@ -569,8 +576,8 @@ at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at
 
 }  // namespace
 
-// Threads use copies, which share untrained tensors. Parameters and buffers are views of flat memory. Thread-safe after
-// probe().
+// Threads use copies, which share untrained tensors. Parameters and buffers are views of flat memory, or of its copy on
+// a device. Thread-safe after probe().
 class ScriptModule {
  public:
   // Loads the module with its values. Throws ScriptFault if the file is not a module, or if its tensors cannot be
@@ -594,10 +601,12 @@ class ScriptModule {
 
   // Returns the outputs for these inputs. In training it writes the module's new values to `buffers`; in evaluation it
   // may write there, too. Parameters and buffers are in the order of contents(). If they are float64, the whole module
-  // is evaluated in float64. `lengths`: (n,) int64, for a forward that takes lengths. Throws ScriptFault.
+  // is evaluated in float64. `lengths`: (n,) int64, for a forward that takes lengths. All tensors are on one device,
+  // where the module is evaluated. Throws ScriptFault.
   at::Tensor forward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
                      const at::Tensor& inputs, Mode mode, const at::Tensor* lengths = nullptr) const {
-    std::unique_ptr<ModuleCopy> copy = take_copy();
+    OnDevice& here = on(inputs.device());
+    std::unique_ptr<ModuleCopy> copy = take_copy(here);
     std::vector<at::Tensor> bound;
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       const auto type = buffers_[b].value.scalar_type();
@@ -609,9 +618,9 @@ class ScriptModule {
     const bool in_doubles = parameters.front().scalar_type() == at::kDouble;
     std::vector<at::Tensor> fixed;
     std::vector<std::uint32_t> versions;
-    for (const NamedTensor& each : fixed_) {
-      const bool is_converted = in_doubles && each.value.scalar_type() == at::kFloat;
-      fixed.push_back(is_converted ? each.value.to(at::kDouble) : each.value);
+    for (const at::Tensor& value : here.fixed) {
+      const bool is_converted = in_doubles && value.scalar_type() == at::kFloat;
+      fixed.push_back(is_converted ? value.to(at::kDouble) : value);
       versions.push_back(fixed.back()._version());
     }
     if (in_doubles) copy->bind(fixed_, fixed);
@@ -630,7 +639,7 @@ class ScriptModule {
             fmt::format("its forward changes tensor {}, but did not when the file was checked", fixed_[f].name));
     if (in_doubles) return outputs;
     const std::lock_guard lock(mutex_);
-    free_copies_.push_back(std::move(copy));
+    here.free_copies.push_back(std::move(copy));
     return outputs;
   }
 
@@ -770,16 +779,37 @@ class ScriptModule {
     }
   }
 
-  std::unique_ptr<ModuleCopy> take_copy() const {
+  // The module with all its tensors on one device.
+  struct OnDevice {
+    Module module;
+    std::vector<at::Tensor> fixed;  // in the order of fixed_
+    std::vector<std::unique_ptr<ModuleCopy>> free_copies{};
+  };
+
+  // Loading is LibTorch's only function that also moves the constants of the code, which traced modules have.
+  OnDevice& on(const at::Device& device) const {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = devices_.find(device.str()); known != devices_.end()) return known->second;
+    Module module = module_;
+    if (!device.is_cpu()) {
+      std::stringstream bytes;
+      module_.save(bytes);
+      module = torch::jit::load(bytes, device);
+    }
+    std::vector<at::Tensor> fixed = tensors_in(parts_of(module), fixed_);
+    return devices_.emplace(device.str(), OnDevice{.module = module, .fixed = std::move(fixed)}).first->second;
+  }
+
+  std::unique_ptr<ModuleCopy> take_copy(OnDevice& here) const {
     {
       const std::lock_guard lock(mutex_);
-      if (!free_copies_.empty()) {
-        auto copy = std::move(free_copies_.back());
-        free_copies_.pop_back();
+      if (!here.free_copies.empty()) {
+        auto copy = std::move(here.free_copies.back());
+        here.free_copies.pop_back();
         return copy;
       }
     }
-    return std::make_unique<ModuleCopy>(module_);
+    return std::make_unique<ModuleCopy>(here.module);
   }
 
   Module module_;
@@ -795,7 +825,7 @@ class ScriptModule {
   std::int64_t outputs_ = 0;
   std::string why_no_derivative_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<ModuleCopy>> free_copies_;
+  mutable std::map<std::string, OnDevice> devices_;  // by the device's name
 };
 
 at::Tensor forward_script(const ScriptModule& module, const Network& network, const std::vector<at::Tensor>& parameters,
@@ -813,7 +843,7 @@ at::Tensor forward_script(const ScriptModule& module, const Network& network, co
   }
   std::vector<at::Tensor> parts;
   for (const TextGroup& group : texts->groups) {
-    const at::Tensor lengths = lengths_of(group);
+    const at::Tensor lengths = lengths_of(group, *texts);
     const at::Tensor outputs =
         module.forward(parameters, {}, tokens_of(group, *texts, network.task().padding), mode, &lengths);
     parts.push_back(texts->asked.defined() ? asked_of(group, *texts, outputs) : outputs);
