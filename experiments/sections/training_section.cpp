@@ -392,6 +392,10 @@ void read_schedule_free(Settings& optimizer, AveragedOptions& options) {
   options.rate_power = optimizer.number(
       {"weight_power", "A step's weight in x is the largest learning rate so far, raised to this power."}, non_negative,
       options.rate_power);
+  options.step_power = optimizer.number(
+      {"step_power", "A step's weight in x is multiplied by the step's number, raised to this power (r)."},
+      non_negative, options.step_power);
+  if (!optimizer.has("step_power")) optimizer.leave_out("step_power");
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
 }
 
@@ -468,8 +472,9 @@ void check_names(Settings& optimizer, std::string_view key, const std::vector<st
   for (const ParameterTensor& tensor : tensors) names.push_back(tensor.name);
   const auto fits = [&](const std::string& name) { return is_named(name, parts); };
   if (parts.empty() || names.empty() || std::ranges::any_of(names, fits)) return;
-  optimizer.fault(key, fmt::format("{} no tensor's name; at least one must be a part of one of {}",
-                                   parts.size() == 1 ? "is a part of" : "are parts of", some_of(names)));
+  optimizer.fault(key,
+                  fmt::format("{} in no tensor's name; give at least one text that occurs in one of these names: {}",
+                              parts.size() == 1 ? "occurs" : "occur", some_of(names)));
 }
 
 // Muon or Dion without a matrix would be AdamW under another name.

@@ -287,6 +287,7 @@ AveragedOptions averaged_options(const Json& one) {
   options.scales_rate = one.value("kind", "") == "adamw-paper";
   options.decays_at_z = one.value("decay_at", "y") == "z";
   options.rate_power = one.value("p", 2.0);
+  options.step_power = one.value("r", 0.0);
   options.share_of_x = optimizer == "gpa" ? one.at("mu_y") : one.at("beta");
   if (optimizer == "gpa") options.kept_of_x = one.at("mu_x");
   if (optimizer == "schedule-free-adamw") options.base = Base::rms;

@@ -86,6 +86,7 @@ def iterate_cases():
              dict(optimizer="schedule-free-adamw", rates="varied", beta=0.9, decay=0.1, kind="adamw"),
              dict(optimizer="schedule-free-adamw", rates="varied", beta=0.9, decay=0.1, kind="adamw", decay_at="z"),
              dict(optimizer="schedule-free-adamw", rates="varied", beta=0.8, decay=0.1, kind="adamw-paper", p=1.0),
+             dict(optimizer="schedule-free-sgd", rates="varied", beta=0.9, decay=0.1, r=1.5),
              dict(optimizer="gpa", rates="varied", mu_y=0.7, mu_x=0.9, decay=0.1, base="adamw"),
              dict(optimizer="gpa", rates="varied", mu_y=1.0, mu_x=0.8, decay=0.1, base="sgd"),
              dict(optimizer="gpa", rates="constant", mu_y=0.7, mu_x=0.0, decay=0.1, base="adamw")]

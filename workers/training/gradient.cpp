@@ -76,6 +76,7 @@ MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double>
       const double share = (weights.empty() ? 1 : weights[i]) / total;
       age_of_all.left += share * age.left * std::pow(decays[moment], static_cast<double>(age.steps.value()));
       age_of_all.weights += share * age.weights;
+      age_of_all.iterates += share * age.iterates;
       age_of_all.largest_rate = std::max(age_of_all.largest_rate, age.largest_rate);
     }
     mean[moment] = age_of_all;

@@ -85,10 +85,11 @@ inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell-
 struct MomentAge {
   Step steps{};     // steps since the share of the initial zero was `left`
   double left = 1;  // 1 for a moment that was zero, less for a mean of moments with unequal ages
-  // For an average of iterates whose weights depend on the learning rate: the sum of the weights so far, and the
-  // largest rate so far (Optimizer::weighed).
+  // For a weighted average of iterates: the sum of the weights so far, the largest rate so far, and the number of
+  // iterates so far (Optimizer::weighed).
   double weights = 0;
   double largest_rate = 0;
+  double iterates = 0;
   bool operator==(const MomentAge&) const = default;
 };
 inline constexpr std::size_t most_moments = 3;
@@ -101,8 +102,8 @@ struct Moment {
 };
 
 // The state of a training: an immutable, shared value whose cells are filled by executor tasks. Operations with equal
-// inputs return the same object, so N workers with equal models share one replica. The next step overwrites cells in
-// place if nothing else holds them.
+// inputs return the same object, so N workers with equal models share one replica. The next step writes its result into
+// the cells of this state if nothing else holds them.
 struct ModelState {
   std::uint64_t id = 0;  // unique among all states, unlike their addresses
   CellPtr parameters;    // (P,)

@@ -548,7 +548,8 @@ class Averaged final : public OptimizerWith<AveragedOptions> {
   MomentAge weighed(const MomentAges& ages, double learning_rate) const override {
     MomentAge age = ages[0];
     age.largest_rate = std::max(age.largest_rate, rate_of(ages, learning_rate));
-    age.weights += std::pow(age.largest_rate, options_.rate_power);
+    ++age.iterates;
+    age.weights += newest_weight(age);
     return age;
   }
 
@@ -559,7 +560,7 @@ class Averaged final : public OptimizerWith<AveragedOptions> {
     if (options_.scales_rate) scalars.correction2 = 1;
     const double rate = rate_of(context.ages, context.learning_rate);
     const MomentAge& age = context.ages[0];
-    const double weight = std::pow(age.largest_rate, options_.rate_power);
+    const double weight = newest_weight(age);
     scalars.rate = static_cast<float>(rate);
     scalars.inside = static_cast<float>(options_.share_of_x * rate);
     scalars.kept = static_cast<float>(options_.kept_of_x.value_or(age.weights > 0 ? 1 - weight / age.weights : 1));
@@ -568,6 +569,9 @@ class Averaged final : public OptimizerWith<AveragedOptions> {
   }
 
  private:
+  double newest_weight(const MomentAge& age) const {
+    return std::pow(age.iterates, options_.step_power) * std::pow(age.largest_rate, options_.rate_power);
+  }
   double rate_of(const MomentAges& ages, double learning_rate) const {
     return options_.scales_rate ? learning_rate * std::sqrt(1 - left_of_start(options_.beta2, ages[1])) : learning_rate;
   }

@@ -320,15 +320,15 @@ std::unique_ptr<Optimizer> make_dion(const DionOptions& options, PowerIteration 
 //   y = b x + (1 - b) z;   z' = z - lr (u + wd y);   x' = (1 - c) x + c z'
 //   base      u:  sgd: g;   rms: g / (sqrt(v / (1 - b2^t)) + epsilon);   adamw: the same with m / (1 - b1^t) for g
 // Source:  Schedule-Free: Defazio et al. 2024 (arXiv 2405.15682), and its code: bases sgd and rms, and
-//          c = w_t / (w_1 + ... + w_t), w_t = (largest rate so far)^p.  Generalized Primal Averaging (GPA): Defazio et
-//          al. 2025 (arXiv 2512.17131), and its code: base adamw, a constant c = 1 - mu_x; b is mu_y.
+//          c = w_t / (w_1 + ... + w_t), w_t = t^r (largest rate so far)^p.  Generalized Primal Averaging (GPA): Defazio
+//          et al. 2025 (arXiv 2512.17131), and its code: base adamw, a constant c = 1 - mu_x; b is mu_y.
 // Shapes:  parameters y, gradient, d, v, m: (P,) flat float32. The first moment is d = z - y, so that a state without
 //          moments has x = y = z. With it, x = y + (1 - 1 / b) d; the step is d' = (1 - c) (d - b lr (u + wd y)) and
 //          y' = y + d - lr (u + wd y) - d'.   v is the second moment, m the third.
 // Cost:    one pass. One weighted sum of two vectors per published model, for x.
 // Differs: if a policy averages y and d, it averages x and z, too; if it resets d, the average begins again at y.
-//          GPA's distributed code in MuLoCo averages only z. Schedule-Free's weights w_t have no factor t^r (r is 0 in
-//          its code). BatchNorm statistics are those of gradients at y, unless they are recalibrated.
+//          GPA's distributed code in MuLoCo averages only z. BatchNorm statistics are those of gradients at y, unless
+//          they are recalibrated.
 // Checks:  an independent implementation; at a constant rate x is the mean of z; mu_x = 0 is AdamW; with base sgd and
 //          mu_y = 1 the steps are those of momentum SGD.
 struct AveragedOptions {
@@ -336,6 +336,7 @@ struct AveragedOptions {
   double share_of_x = 0.9;            // b: the share of x in y, in (0, 1]; without kept_of_x below 1
   std::optional<double> kept_of_x{};  // 1 - c (mu_x); none: Schedule-Free's weights
   double rate_power = 2;              // p
+  double step_power = 0;              // r
   bool scales_rate = false;  // base rms: lr, also in w, is multiplied by sqrt(1 - b2^t), and v is not divided ("paper")
   bool decays_at_z = false;  // wd z in place of wd y
   double beta1 = 0.9;
