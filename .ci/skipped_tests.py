@@ -18,7 +18,7 @@ REASONS = ("machine is not quiet",  # tests of wall-clock times
            "chromium is not installed", "Slurm is not")  # `dev` installs both only on Debian, and slurmd needs root
 
 # GoogleTest prints "file:line: Skipped", with the reason on the next line. unittest prints "name ... skipped 'reason'",
-# or only the number of skipped tests: "OK (skipped=3)". What the test prints itself can stand between "..." and "skipped".
+# or only the number of skipped tests: "OK (skipped=3)". Lines of the test itself may stand between "..." and "skipped".
 GOOGLETEST = re.compile(r"^(\S+:\d+): Skipped\n(.*)$", re.MULTILINE)
 UNITTEST = re.compile(r"^(?:(.*)\.\.\. )?skipped ['\"](.*)['\"]$", re.MULTILINE)
 UNITTEST_COUNT = re.compile(r"^(?:OK|FAILED) \(.*\bskipped=(\d+)", re.MULTILINE)

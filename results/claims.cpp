@@ -253,7 +253,8 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
 bool is_difference(const Claim& claim) { return claim.effect == Effect::difference || !claim.order.empty(); }
 
 std::string with_unit(const std::string& bounds, const std::string& unit) {
-  return unit.empty() ? bounds : bounds + " " + unit;
+  if (unit.empty()) return bounds;
+  return bounds == "1" && unit == "points" ? "1 point" : bounds + " " + unit;
 }
 
 std::string kind_of(const Claim& claim) {

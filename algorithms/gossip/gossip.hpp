@@ -184,7 +184,7 @@ class Bipartition {
 
 // Traits::exchanged_whole of the gossip methods.
 inline constexpr std::string_view models_of_neighbours =
-    "neighbours would have to keep copies of each other's models, and no source of this project says how";
+    "neighbours would have to keep copies of each other's models (CHOCO-SGD), which is not implemented";
 
 class Gossip {
  public:

@@ -70,9 +70,9 @@ PenaltyOptions read_penalty(Settings& settings) {
   options.outlier_factor =
       settings.number({"outlier_factor", "Deviations above the mean from which a norm is an outlier; inf: never."},
                       Range::positive(), options.outlier_factor);
-  options.outlier_warmup = static_cast<int>(
-      settings.integer({"outlier_warmup", "Number of first rounds in which no norm is an outlier (W).", "rounds"}, 1,
-                       1'000'000, options.outlier_warmup));
+  options.outlier_warmup = static_cast<int>(settings.integer(
+      {"outlier_warmup", "Number of rounds at the start in which no norm counts as an outlier (W).", "rounds"}, 1,
+      1'000'000, options.outlier_warmup));
   options.outlier_smoothing =
       settings.number({"outlier_smoothing", "Weight of a new norm in the moving mean and variance (a)."},
                       Range{.low = 0, .high = 1, .low_open = true, .high_open = true}, options.outlier_smoothing);

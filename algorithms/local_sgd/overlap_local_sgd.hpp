@@ -9,9 +9,9 @@
 //          its own v; the mean of all v is a momentum of the anchor. The code keeps v in units of the learning rate
 //          (`momentum_units = "rate"`, the default; here v is multiplied by this round's mean rate / the last round's);
 //          "model" keeps v in units of the model. The paper's values are not established: `mixing` must be given, and
-//          `momentum` is 0 by default. The first anchor is the initial model. The anchor is evaluated, at the end the
-//          one that the last round's average gives. BatchNorm statistics stay with their worker. Every round has H
-//          steps; the code's first round has H + 1.
+//          `momentum` is 0 by default. The first anchor is the initial model. Evaluations use the anchor; the last
+//          one uses the anchor after the last round's average. BatchNorm statistics stay with their worker. Every round
+//          has H steps; the code's first round has H + 1.
 // Checks:  with mixing = 0 and no momentum workers train alone, and their average is the result; with mixing = 1 no
 //          model moves; a recursion in double precision.
 #pragma once

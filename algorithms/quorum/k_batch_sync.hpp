@@ -1,5 +1,5 @@
 // K-batch-sync SGD: a server steps along any K gradients of its newest version, whoever sent them; each worker sends as
-// many as it likes. What is under way at the update is cancelled. With K = S this is Rennala SGD.
+// many as it likes. What is under way at the update is cancelled. With K = S, its batch size, this is Rennala SGD.
 // Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race"; Tyurin and Richtarik 2023 (Rennala SGD).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N models down, and K gradients or more up, P floats each.

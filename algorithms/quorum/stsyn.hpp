@@ -14,9 +14,10 @@
 //          a new optimizer, without momentum, in each round.
 //          The last round is limited to the remaining steps of the budget. A worker that can take no further step,
 //          since its data or the budget's time are used up, counts as done, and stays until the round's end. No round
-//          waits for a worker that has left: K is at most the number of those present. A round waits for a worker that
-//          is down at its end. A worker that loses its state also loses the round's steps, and begins the round again
-//          from its model; if it has already reported U steps, it still counts as done.
+//          waits for a worker that has left: K is at most the number of those present. If a worker is down
+//          when the round ends, the round waits until it is up again. A worker that loses its state loses its steps of
+//          this round, and begins the round again from the round's first model; if it had already reported U steps, it
+//          still counts as done.
 // Checks:  with K = N and equal constant times it is Local SGD with H = U, to rounding. With exponential step times, a
 //          round takes E[X(K:N)], the mean of the K-th smallest of N sums of U step times (Erlang distributions), and
 //          has N E[X(K:N)] / (mean step time) steps. We derived both; the paper's closed forms are not established.

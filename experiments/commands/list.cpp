@@ -520,7 +520,7 @@ std::string with_table_of_methods(std::string page) {
   if (begin == page.npos || end == page.npos || end < begin)
     throw std::runtime_error(fmt::format("the page has no lines \"{}...\" and \"{}\"", first, last));
   std::string table =
-      fmt::format("{}written by `{}` -->\n\n| name | what it does | evaluated is | source |\n|---|---|---|---|\n",
+      fmt::format("{}written by `{}` -->\n\n| name | what it does | evaluated model | source |\n|---|---|---|---|\n",
                   first, command_that_writes);
   for (const NameGroup& group : name_groups())
     if (group.kind == "algorithms")

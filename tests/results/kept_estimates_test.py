@@ -76,7 +76,7 @@ class KeptEstimates(unittest.TestCase):
     def test_the_best_numbers_are_those_of_the_page(self):
         best = {name: min(times, key=lambda b, times=times: sum(times[b])) for name, times in
                 (("estimated", estimated()), ("measured", measured()))}
-        self.assertIn("Estimated, {estimated} are best, measured {measured}.".format(**best), (KEPT / "README.md").read_text())
+        self.assertIn("By the estimate {estimated} backups are best, by measurement {measured} ".format(**best), (KEPT / "README.md").read_text())
 
     def test_an_arrival_is_the_mean_of_the_order_statistic(self):
         """For one worker it is the mean of the power law. The smallest of n times follows a power law with n times the

@@ -96,7 +96,7 @@ class Compressor {
   // turns the sum of the first exchange into `between` for encode_second().
   virtual void prepare(float* /*sum*/) const {}
   virtual void encode_second(Step, const float* /*between*/, std::span<float> /*memory*/, float* /*packet*/) const {
-    throw std::logic_error("this compressor has no second packet after a sum");
+    throw std::logic_error("this compressor sends one packet only");
   }
   // Whether the number of words of the second packet depends on the values, and then that number.
   virtual bool has_own_sizes() const { return false; }
@@ -129,7 +129,7 @@ std::vector<Part> parts_of(std::span<const ParameterTensor> tensors);
 // Throws RunFailure if none of the parts can be compressed.
 std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, std::vector<Part> parts,
                                                   std::uint64_t seed, int workers);
-// One compressor per slice of the model. Several slices cut tensors.
+// One compressor per slice of the model. The border of two slices may lie inside a tensor.
 std::vector<std::shared_ptr<const Compressor>> make_compressors(const CompressionOptions& options,
                                                                 const Training& training, std::uint64_t seed,
                                                                 int workers, int slices);

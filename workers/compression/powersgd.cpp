@@ -149,8 +149,8 @@ class PowerSgd : public Compressor {
 // Source:  the package of Vogels, Karimireddy, Jaggi 2019, "PowerSGD".
 // Shapes:  M (n, m); P (n, r); Q (m, r).
 // Cost:    one all-reduce, of 4 r n bytes per matrix at even steps and 4 r m at odd steps: half the bytes of both
-//          factors on average. The packet also carries tensors that are sent whole. Each worker, and each process that
-//          adds up, makes a factor orthogonal.
+//          factors on average. The packet also carries tensors that are sent whole. Every worker makes the factor
+//          orthogonal, and so does the process that computes the sum.
 // Differs: the step's number in the run decides whether the step is even. Which factor the package begins with is not
 //          established; here it is P, with a random Q. The package's 100 initial steps without compression are left
 //          out. Columns of zeros in a factor are drawn at random, as in PowerSGD.

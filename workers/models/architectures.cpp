@@ -38,7 +38,7 @@ CnnOptions read_cnn_options(Settings& cnn) {
               cnn.integer({"dense", "Width of the dense layer after the convolutions."}, 1, largest_width, usual.dense),
           .batch_norm = cnn.flag({"batch_norm", "Whether the convolutions are followed by batch normalisation."},
                                  usual.batch_norm),
-          .dropout = cnn.number({"dropout", "Share of the dense layer's outputs that are zero in training."},
+          .dropout = cnn.number({"dropout", "Dropout: share of the dense layer's outputs that training sets to 0."},
                                 dropout_range, usual.dropout)};
 }
 
@@ -100,7 +100,7 @@ ResnetOptions read_resnet_options(Settings& table) {
       {"zero_init_residual", "Whether the weights of each block's last normalisation start at 0 instead of 1."},
       options.zero_init_residual);
   options.dropout =
-      table.number({"dropout", "Share of the outputs of a block's first convolution that are zero in training."},
+      table.number({"dropout", "Dropout: share of the outputs of a block's first convolution that training sets to 0."},
                    dropout_range, options.dropout);
   return options;
 }
@@ -240,8 +240,9 @@ TextTransformerOptions read_text_transformer_options(Settings& table) {
   options.pooling =
       table.choice({"pooling", "Input of the classifier of texts: the first token, or the mean of all tokens."},
                    {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
-  options.dropout = table.number({"dropout", "Share of embeddings and of branches' outputs that are zero in training."},
-                                 dropout_range, usual.dropout);
+  options.dropout =
+      table.number({"dropout", "Dropout: share of embeddings and of branches' outputs that training sets to 0."},
+                   dropout_range, usual.dropout);
   if (table.flag({"cut", "Whether sequences with more tokens than `positions` are cut."}, false))
     options.task.longest = options.positions;
   options.task.masking = read_masking(table, options.task.kind == Kind::masked_lm, "the task \"masked-lm\"");
@@ -293,8 +294,8 @@ Model read_mlp(Settings& table) {
   const auto hidden =
       table.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256});
   return dense_network(
-      hidden,
-      table.number({"dropout", "Share of the hidden layers' outputs that are zero in training."}, dropout_range, 0.0));
+      hidden, table.number({"dropout", "Dropout: share of the hidden layers' outputs that training sets to 0."},
+                           dropout_range, 0.0));
 }
 
 Model read_cnn(Settings& table) {
@@ -478,8 +479,9 @@ Model read_gpt(Settings& table) {
   options.bias = table.flag({"bias", "Whether dense layers and layer normalisations have biases."}, options.bias);
   options.norm = table.choice({"norm", "Layer normalisation, or division by the root mean square."},
                               {{"layer", GptOptions::Norm::layer}, {"rms", GptOptions::Norm::rms}}, options.norm);
-  options.dropout = table.number({"dropout", "Share of embeddings and of branches' outputs that are zero in training."},
-                                 dropout_range, options.dropout);
+  options.dropout =
+      table.number({"dropout", "Dropout: share of embeddings and of branches' outputs that training sets to 0."},
+                   dropout_range, options.dropout);
   options.deviation = table.number({"deviation", "Standard deviation of initial weights."},
                                    {.low = 0, .low_open = true}, options.deviation);
   options.cut = table.flag({"cut", "Whether sequences with more tokens than `context` + 1 are cut."}, options.cut);
@@ -534,7 +536,7 @@ Model read_vision_transformer(Settings& table) {
       .mlp_width =
           table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width),
       .dropout = table.number(
-          {"dropout", "Share of the outputs of patches, attentions and perceptrons that are zero in training."},
+          {"dropout", "Dropout: share of the outputs of patches, attentions and perceptrons that training sets to 0."},
           dropout_range, usual.dropout)};
   if (table.faults_so_far() == faults && options.width % 4 != 0)
     table.fault("width", "must be a multiple of 4, because positions are sines and cosines of two coordinates");

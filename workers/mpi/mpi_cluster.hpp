@@ -64,7 +64,7 @@ struct MpiOptions {
   Servers servers{};
   const ComputeTime& compute_time;
   Pace pace = Pace::inject;             // time-only runs compute nothing, so they always emulate
-  Training& training;                   // its executor should have no threads, because a rank computes at once
+  Training& training;                   // its executor should have no threads: a rank computes within each call
   RunObserver* observer = nullptr;      // may be null; worker 0 reports rounds
   RunRecord* record = nullptr;          // null on all ranks: nothing is recorded. Complete on rank 0 after the run
   const OutagePlan* outages = nullptr;  // null on all ranks: no outages. Ranks sleep through outages

@@ -123,7 +123,8 @@ class SimulatedMessages final : private MessagePool {
     if (to.value < 0 || to.value >= state_.size()) fail_for_rank(from, to, place);
     message.from = from;
     const Bytes bytes = message_bytes(message, state_.options.training.parameter_bytes());
-    // A worker may have run ahead of the current time, so its message is counted only when it arrives.
+    // Only a server's message is counted here. A worker's clock may be ahead of the queue's, so its message is counted
+    // on arrival.
     if (state_.is_server(from)) {
       state_.bytes += bytes;
       ++state_.messages;
