@@ -365,7 +365,8 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
     if (!former) former.emplace();
     if (last == last_number)
       throw ResultsDirectoryFault(
-          fmt::format("{}: has the largest number that a lease can have, and no process uses it; remove the file",
+          fmt::format("{}: no process uses this lease, and it has the last possible number, so none can take it over; "
+                      "remove the file",
                       (directory_ / name).string()));
   }
   using Seconds = std::chrono::duration<double>;

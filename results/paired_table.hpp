@@ -13,7 +13,8 @@ struct ComparedRun {
   std::string failure{};  // the cluster that failed, and why; empty if both runs can be compared
   // ||a - b|| / ||b|| for the parameters of the last models, a of the simulation and b of MPI; none without a model.
   std::optional<double> parameter_error{};
-  // Whether the computation depends on the order of arrivals. If it does, the models differ on correct clusters.
+  // Whether the computation depends on the order of arrivals. If it does, the two runs may end with different models
+  // although both clusters are correct.
   bool depends_on_clock = false;
   // The declared cluster.micro_batch_s if pace = "inject", because real arithmetic takes its place under MPI. None if
   // it was measured, or if micro-batches are stretched to their drawn durations (pace = "emulate").

@@ -94,8 +94,9 @@ inline std::unique_ptr<Algorithm> make_heloco(Settings& settings, const Algorith
     correction.agreement =
         table.number({"agreement", "Tensors with at least this cosine to the momentum are not corrected (c_ok)."},
                      Range::between(-1, 1), correction.agreement);
-    correction.opposition = table.number({"opposition", "The cosine at which a full turn would be reached (c_bad)."},
-                                         Range::between(-1, 1), correction.opposition);
+    correction.opposition =
+        table.number({"opposition", "The cosine at which a tensor is turned fully towards the momentum (c_bad)."},
+                     Range::between(-1, 1), correction.opposition);
     if (correction.agreement >= 0 && correction.opposition >= correction.agreement)
       table.fault("opposition", "must be below agreement");
     correction.turn_strength =

@@ -271,8 +271,7 @@ inline std::unique_ptr<Algorithm> make_wagma_sgd(Settings& settings, const Algor
       settings.integer({"global_every", "Number of steps after which all workers average (tau); 0: never.", "steps"}, 0,
                        most_steps, options.global_every.value());
   options.divisor = settings.choice(
-      {"divisor",
-       "Divisor of the sum of S models: S if in time and S + 1 if late (paper), or always S + 1 (released)."},
+      {"divisor", "Divisor of a sum of S models: S, for late workers S + 1 (paper); always S + 1 (the authors' code)."},
       {{"paper", Divisor::paper}, {"released", Divisor::released}}, options.divisor);
   options.order = settings.choice(
       {"order", "Whether models are averaged after the step, or between the step's gradient and the step."},

@@ -386,7 +386,7 @@ class TuneReader {
           fmt::format("{}\"{}\" has {}", text.empty() ? "" : ", ", section_.methods[method], section_.settings(method));
       differ |= section_.settings(method) != section_.settings(0);
     }
-    if (differ) faults_.add(tune.place, fmt::format("tune; must try equally many settings for each method: {}", text));
+    if (differ) faults_.add(tune.place, fmt::format("tune; every method must have equally many settings: {}", text));
   }
 
   const TomlNode& root_;

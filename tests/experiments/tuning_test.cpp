@@ -651,7 +651,7 @@ TEST_F(TuneTable, AMethodsOwnKeysStandInThePlaceOfAllMethods) {
 
 TEST_F(TuneTable, GivesAllMethodsAsManySettings) {
   EXPECT_THAT(faults_of(rates + "\"methods.drop.threshold_s\" = [0.015, 0.02]\n"),
-              HasSubstr("tune; must try equally many settings for each method: \"sync-sgd\" has 3, \"drop\" has 6"));
+              HasSubstr("tune; every method must have equally many settings: \"sync-sgd\" has 3, \"drop\" has 6"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"methods.drop.threshold_s\" = [0.015, 0.02]\n"),
               HasSubstr("\"sync-sgd\" has 1, \"drop\" has 2"));
 }

@@ -254,8 +254,9 @@ void read_clip(CompressionKeys& keys, DgcOptions& own) {
   own.clipped_by =
       table.choice({"clip_by", "What `clip` bounds: the gradient's norm, each tensor's norm, or each value."},
                    {{"norm", By::norm}, {"tensor-norm", By::tensor_norm}, {"value", By::value}}, own.clipped_by);
-  own.clip_by_workers = table.choice({"clip_scaling", "Factor of `clip`; N is the number of workers."},
-                                     {{"none", false}, {"1/sqrt(N)", true}}, own.clip_by_workers);
+  own.clip_by_workers =
+      table.choice({"clip_scaling", "What multiplies `clip`: nothing, or 1 / sqrt(N) with N workers."},
+                   {{"none", false}, {"1/sqrt(N)", true}}, own.clip_by_workers);
   keys.leave_out_unwritten({"clip_by", "clip_scaling"});
 }
 

@@ -218,8 +218,7 @@ DatasetPlanner read_images(Settings& table) {
 
 DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string& unpacked, CifarScale usual_scale) {
   const CifarScale scale = table.choice(
-      {"scale",
-       "Channel means and deviations: constants of published codes for CIFAR-10, or measured on the training set."},
+      {"scale", "Channel means and deviations: published constants for CIFAR-10, or measured on the training set."},
       {{"published", CifarScale::published}, {"measured", CifarScale::measured}}, usual_scale);
   const CifarRecords records =
       table.optional_flag({"complete", "Whether the files must have all published records; left out: they must."})

@@ -201,7 +201,7 @@ class LockstepCluster : public Cluster {
     }
   }
 
-  // Draws the micro-batches from this one to the end of a usual step, for all workers.
+  // Draws, for all workers, the micro-batches from `first` to the end of a step of `micro_batches`.
   void draw(const MicroBatch& first) {
     constexpr int most_ahead = 64;
     drawn_.step = first.step;

@@ -619,7 +619,7 @@ std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers
   const auto trace = read_trace(table, replay, limits);
   if (replay.stretch) {
     if (table.has("like"))
-      table.fault("like", "must be left out with stretch, which draws the worker that each worker follows");
+      table.fault("like", "must be left out with stretch, which draws a recorded worker for each worker");
     if (!trace || workers == 0) return nullptr;
     check_micro_batches(table, *trace, micro_batches);
     replay.stretch->is_base = true;
