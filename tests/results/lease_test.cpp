@@ -308,7 +308,7 @@ TEST_F(LeaseTest, ItsNumberEndsWithAFaultThatNamesTheFile) {
     leases.take("run");
     FAIL();
   } catch (const ResultsDirectoryFault& fault) {
-    EXPECT_THAT(fault.what(), testing::StartsWith((directory / "run.999999999").string() + ": has the largest number"));
+    EXPECT_THAT(fault.what(), testing::StartsWith((directory / "run.999999999").string() + ": no process uses this lease"));
   }
 }
 
