@@ -275,7 +275,8 @@ PullOptions read_pull(Settings& settings, std::string_view prefix) {
 StepRule read_steps(Settings& settings, const AlgorithmContext& context) {
   if (!settings.has("steps")) return make_training_steps(read_local_phase(settings, context));
   if (settings.has("local_phase"))
-    settings.fault("local_phase", "cannot be combined with `steps`: it describes steps along workers' own gradients");
+    settings.fault("local_phase",
+                   "cannot be combined with `steps`: `local_phase` is for steps along workers' own gradients");
   Settings table = settings.section({"steps", "What a worker does in a local step."});
   const auto* const row = table.row({"kind", "The kind of steps."}, kinds);
   return row ? row->make(table, context) : make_training_steps();

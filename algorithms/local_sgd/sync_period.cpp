@@ -18,7 +18,8 @@ constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_rounds = 1'000'000;  // largest number that can be requested
 constexpr std::int64_t most_steps = most - 1;
 
-const Key solved_for{"solved_for", "Written by the program: the request that a number was solved for; no effect."};
+const Key solved_for{"solved_for",
+                     "Written by the program: the request from which it found this rule's number. No effect."};
 
 Step clipped(Step period, Step left) { return std::max(std::min(period, left), Step{1}); }
 

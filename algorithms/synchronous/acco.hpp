@@ -105,9 +105,9 @@ class Acco : public Algorithm {
 };
 
 inline int read_least_micro_batches(Settings& settings) {
-  return static_cast<int>(
-      settings.integer({"least_micro_batches", "Micro-batches that a worker computes at least during each all-reduce."},
-                       1, 1'000'000, 1));
+  return static_cast<int>(settings.integer(
+      {"least_micro_batches", "The least number of micro-batches that a worker computes during each all-reduce."}, 1,
+      1'000'000, 1));
 }
 
 inline std::unique_ptr<Algorithm> make_acco(Settings& settings, const AlgorithmContext&) {

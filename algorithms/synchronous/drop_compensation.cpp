@@ -192,10 +192,11 @@ void check_rate_of_extra_steps(Settings& settings, const AlgorithmContext& conte
   if (has_redundancy)
     settings.fault("learning_rate_schedule", "must be \"stretched\": " + why);
   else
-    settings.fault("compensation",
-                   "needs `redundancy`, which lets the schedule be stretched, or a schedule that ends at a higher "
-                   "rate: " +
-                       why);
+    settings.fault(
+        "compensation",
+        "needs the key `redundancy`, with which the schedule can be stretched, or a schedule whose last rate "
+        "is higher: " +
+            why);
 }
 
 DropCompensation read_extra_steps(Settings& settings, const AlgorithmContext& context) {

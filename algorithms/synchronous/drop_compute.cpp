@@ -116,13 +116,12 @@ Preempt read_preempt(Settings& settings) {
 }
 
 void read_normalisation(Settings& settings, DropComputeOptions& options) {
-  options.normalisation =
-      settings.choice({"normalisation",
-                       "The divisor of the sum of gradients: all micro-batches, those computed, or their mean number."},
-                      {{"constant", Normalisation::constant},
-                       {"computed", Normalisation::computed},
-                       {"mean-rate", Normalisation::mean_rate}},
-                      options.normalisation);
+  options.normalisation = settings.choice(
+      {"normalisation", "By what sums are divided: all micro-batches, those computed, or the mean number computed."},
+      {{"constant", Normalisation::constant},
+       {"computed", Normalisation::computed},
+       {"mean-rate", Normalisation::mean_rate}},
+      options.normalisation);
   if (options.normalisation != Normalisation::mean_rate) return;
   const bool expected = options.threshold.traits.searches() && options.preempt == Preempt::discard;
   options.mean_drop_rate =
@@ -224,9 +223,10 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
   if (sampled && is_missed) predictions.push_back(*sampled);
   if (!options_.threshold.forecast({.micro_batches = input.micro_batches, .law = input.times.law}))
     return Forecast::of(std::move(predictions), Forecast::none().why_none);
-  return Forecast::of(std::move(predictions), input.times.has_variance
-                                                  ? "its workers differ, and there are too many to draw them all"
-                                                  : has_no_variance);
+  return Forecast::of(std::move(predictions),
+                      input.times.has_variance
+                          ? "the workers have different times, and there are too many to sample each"
+                          : has_no_variance);
 }
 
 std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const AlgorithmContext& context) {

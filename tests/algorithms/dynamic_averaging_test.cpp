@@ -155,11 +155,12 @@ TEST(DynamicAveraging, WithoutAThresholdNothingIsSentButTheLastModels) {
   EXPECT_EQ(dynamic.published, Step{22});
 }
 
-// With a rate of 1, the first step takes worker w of four from the reference by w - 1, w, w + 1 and w + 2. The squared
-// distance is 4 w^2 + 4 w + 6: 6, 14, 30 and 54. The mean of two workers is as far as a worker with the mean of both w,
-// at most 41. So at a threshold of 42 only worker 3 violates, and its mean with any other worker is near enough. That
-// other worker is asked for its model at 1.25 s, receives the question at 1.5 s, and answers after its second step at 2
-// s; both have the mean at 2.5 s. The others never wait. After that no model moves.
+// With a rate of 1, after the first step the four parameters of worker w (0 to 3) differ from the reference by w - 1, w,
+// w + 1 and w + 2. The squared distance is 4 w^2 + 4 w + 6: 6, 14, 30 and 54. For the mean of two workers this formula
+// holds with the mean of their numbers, and gives at most 41. So at a threshold of 42 only worker 3 exceeds it, and its
+// mean with any other worker does not. That other worker is asked for its model at 1.25 s, receives the question at
+// 1.5 s, and answers after its second step at 2 s; both have the mean at 2.5 s. The others never wait. After that no
+// model moves.
 TEST(DynamicAveraging, AViolationEndsOnceAnotherModelBringsTheMeanNearEnough) {
   const SimulatedRun setup{
       .workers = 4,

@@ -190,7 +190,7 @@ TEST(LocalRounds, ThatStopMayEndWithAnOuterStep) {
                                   "'rounds'\nsteps = { kind = 'drop', threshold_s = 3.5 }\n"
                                   "outer = { name = 'plain', rate = 0.5 }\n"
                                   "period = { rule = 'constant', steps = 3 }");
-  // Micro-batches take 1 s and 2 s: worker 1 takes one step of three, and stops in the second.
+  // Micro-batches take 1 s and 2 s: of its three steps, worker 1 finishes the first and is stopped in the second.
   EXPECT_NEAR(to_seconds(outcome.totals.end), 3 * (3.5 + 0.5), 1e-9);
   for (std::size_t i = 0; i < 4; ++i) {
     double shared = 1;

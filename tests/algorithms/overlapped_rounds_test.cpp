@@ -381,7 +381,7 @@ TEST(OverlappedTimes, WithoutSpreadHaveAClosedForm) {
   }
 }
 
-// All steps of the run are drawn, so the recursion uses the run's own steps.
+// The prediction samples all 400 steps of the run, so the recursion here uses the same step times.
 TEST(OverlappedTimes, OfRandomStepsAreThoseOfARecursion) {
   constexpr std::size_t steps = 400, length = 7;  // the last round is shorter
   for (const auto& delay : {noise, exponential_delay(1), pareto_delay(1.5, 0.5)})

@@ -666,7 +666,8 @@ TEST(ManyWorkers, WhoDifferGetNoThresholdThatOneLawWouldFind) {
   const PredictedRun setting{.workers = many, .factors = slow_ones(1), .delays = {exponential_delay(0.001)}};
   const auto read = read_method("algorithm = \"dropcompute\"\nthreshold = { rule = \"automatic\" }\n");
   EXPECT_TRUE(setting.predict(*read.algorithm).empty());
-  EXPECT_EQ(setting.why_not_predicted(*read.algorithm), "its workers differ, and there are too many to draw them all");
+  EXPECT_EQ(setting.why_not_predicted(*read.algorithm),
+            "the workers have different times, and there are too many to sample each");
 }
 
 // The declared distribution does not contain a drift, so the sample is used. The drift rises from 0 to 0.2 s over the

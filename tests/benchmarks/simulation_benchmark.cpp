@@ -85,7 +85,7 @@ void TimeOnlyAutomaticDropCompute(benchmark::State& state) {
 }
 BENCHMARK(TimeOnlyAutomaticDropCompute)->Arg(64)->Arg(2048)->Unit(benchmark::kMillisecond);
 
-// The same with a fiber for each worker, as for methods whose workers do not act alike, or that are recorded.
+// The same with a fiber for each worker, as in methods whose workers do not act alike, or if a trace is recorded.
 void TimeOnlySyncSgdOnFibers(benchmark::State& state) { simulate_time(state, SyncSgd(), false); }
 BENCHMARK(TimeOnlySyncSgdOnFibers)->Arg(64)->Arg(2048)->Arg(16384)->Unit(benchmark::kMillisecond);
 

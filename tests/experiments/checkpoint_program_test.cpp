@@ -92,10 +92,8 @@ class CheckpointProgram : public ProgramTest {
   }
 
   fs::path checkpoint(const char* results = "results") const {
-    std::error_code none;
-    for (const auto& entry : fs::recursive_directory_iterator(directory / results, none))
-      if (entry.path().extension() == ".checkpoint" && entry.path().filename().string().front() != '.')
-        return entry.path();
+    for (const fs::path& path : paths_below(results))
+      if (path.extension() == ".checkpoint" && path.filename().string().front() != '.') return path;
     return {};
   }
 
@@ -329,12 +327,10 @@ class RankCheckpointsProgram : public ProgramTest {
     return std::chrono::duration<double>(age).count();
   }
 
-  // The program may rename or remove these files while they are listed.
   std::vector<fs::path> checkpoint_files() const {
-    std::vector<fs::path> files;
-    std::error_code gone;
-    for (fs::recursive_directory_iterator at(directory / "results", gone), end; !gone && at != end; at.increment(gone))
-      if (at->path().filename().string().find(".checkpoint") != std::string::npos) files.push_back(at->path());
+    std::vector<fs::path> files = paths_below("results");
+    std::erase_if(
+        files, [](const fs::path& path) { return path.filename().string().find(".checkpoint") == std::string::npos; });
     std::ranges::sort(files);
     return files;
   }

@@ -131,10 +131,9 @@ struct DividedProgram : ProgramTest {
   }
 
   std::vector<fs::path> checkpoints(const std::string& results) const {
-    std::vector<fs::path> found;
-    std::error_code none;
-    for (const auto& entry : fs::recursive_directory_iterator(directory / results, none))
-      if (entry.path().filename().string().find(".checkpoint") != std::string::npos) found.push_back(entry.path());
+    std::vector<fs::path> found = paths_below(results);
+    std::erase_if(
+        found, [](const fs::path& path) { return path.filename().string().find(".checkpoint") == std::string::npos; });
     return found;
   }
 
@@ -156,12 +155,7 @@ struct DividedProgram : ProgramTest {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 
-  bool a_run_is_there() const {
-    std::error_code none;
-    for (const auto& entry : fs::recursive_directory_iterator(directory / "results", none))
-      if (entry.path().filename() == "summary.json") return true;
-    return false;
-  }
+  bool a_run_is_there() const { return has_file_below("results", "summary.json"); }
   // Starts the endless experiment. Once a run has finished and the next one has begun, passes the processes to
   // `disturb`.
   template <typename Disturb>

@@ -95,12 +95,7 @@ class InterruptionTest : public ProgramTest {
     return result;
   }
 
-  bool is_there(const std::string& name) const {
-    std::error_code none;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results", none))
-      if (entry.path().filename() == name) return true;
-    return false;
-  }
+  bool is_there(const std::string& name) const { return has_file_below("results", name); }
 
   void expect_soon(const Interruption& outcome) const {
     EXPECT_EQ(outcome.status, 130) << read("out.txt") << read("err.txt");
@@ -358,12 +353,7 @@ class InterruptedNodes : public ProgramTest {
            "' run e.toml --quiet --results results";
   }
 
-  bool a_run_is_there() const {
-    std::error_code none;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results", none))
-      if (entry.path().filename() == "summary.json") return true;
-    return false;
-  }
+  bool a_run_is_there() const { return has_file_below("results", "summary.json"); }
 };
 
 // Returns the program's lines of the output, without the launcher's.

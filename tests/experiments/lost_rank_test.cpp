@@ -79,12 +79,7 @@ class LostRank : public ProgramTest {
     return outcome;
   }
 
-  bool a_run_is_there() const {
-    std::error_code none;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results", none))
-      if (entry.path().filename() == "summary.json") return true;
-    return false;
-  }
+  bool a_run_is_there() const { return has_file_below("results", "summary.json"); }
 };
 
 pid_t launcher_of(pid_t rank) {
@@ -173,11 +168,7 @@ class DevMpirun : public ProgramTest {
   ProgramOutcome mpirun_with(const std::string& redirections) const {
     return dev("mpirun e.toml --results results " + redirections);
   }
-  bool has_results() const {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results"))
-      if (entry.path().filename() == "summary.json") return true;
-    return false;
-  }
+  bool has_results() const { return has_file_below("results", "summary.json"); }
 };
 
 constexpr const char* mpiexec = "exec " SYNCOPATE_MPIEXEC " \"$@\"";

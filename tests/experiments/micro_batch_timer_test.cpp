@@ -93,7 +93,8 @@ TEST(LengthMeter, TellsPaddedTokensFromTokens) {
   EXPECT_EQ(fit.cost.per_token_s, 0);
 }
 
-// If sequences are padded, a shorter sequence's own tokens cost nothing more, whatever the noise.
+// If all sequences are padded, the fit gives a cost to the padded tokens and none to a sequence's own tokens, also with
+// noise.
 TEST(LengthMeter, FindsNoCostOfOwnTokensWhereAllArePadded) {
   int calls = 0;
   Meter meter(std::make_shared<DrawnLengths>(), [&](const std::vector<std::int32_t>& lengths, int) {

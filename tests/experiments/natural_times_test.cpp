@@ -303,7 +303,7 @@ TEST_F(TraceReplayFile, TakesTheRecordedDurations) {
   EXPECT_DOUBLE_EQ(seconds({"delays=[{kind='constant',value=1}]"}), 2 * (4 + 14 + 24));
   EXPECT_NEAR(seconds({"delays=[{kind='constant',value=0.5,unit='micro_batch',workers=[0]}]", "budget.steps=1"}),
               2 + 166.0 / 23, 1e-8);  // the delay, 0.5 of the mean row of 166 s / 23, comes twice
-  // With local steps, the sum of the slowest worker's steps counts.
+  // With local steps, a round takes as long as the worker with the largest sum of step times.
   EXPECT_DOUBLE_EQ(seconds({"methods=[{algorithm='local-sgd',period={rule='constant',steps=3}}]"}), 2 * (3 + 13 + 23));
 }
 

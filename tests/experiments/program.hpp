@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -78,6 +79,20 @@ class ProgramTest : public testing::Test {
     std::ostringstream text;
     text << std::ifstream(directory / name).rdbuf();
     return text.str();
+  }
+
+  // Returns the files and folders below this folder, also while the program adds, renames and removes some. Where it
+  // removes one at this moment, the list may end there.
+  std::vector<std::filesystem::path> paths_below(const std::string& folder) const {
+    std::vector<std::filesystem::path> paths;
+    std::error_code gone;
+    for (std::filesystem::recursive_directory_iterator at(directory / folder, gone), end; !gone && at != end;
+         at.increment(gone))
+      paths.push_back(at->path());
+    return paths;
+  }
+  bool has_file_below(const std::string& folder, const std::string& name) const {
+    return std::ranges::any_of(paths_below(folder), [&](const auto& path) { return path.filename() == name; });
   }
 
   // Runs the program in the shell, so `arguments` are quoted as a user would quote them. If `ranks` is above 0, runs it

@@ -131,19 +131,22 @@ void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers)
   }
   const RunTotals& totals = *outcome.totals;
   for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+  // Which of these counts agree depends on the method, and is read off the undisturbed run. A run that kept nothing
+  // (every trial took longer than the method's limit, on a busy machine) does not tell.
+  const bool tells = total(plain.totals->kept) > 0;
   // At the end a region may have kept micro-batches that no row of the global server contains.
-  if (servers.regions == 0 && kept_in_rows(plain) == total(plain.totals->kept)) {
+  if (tells && servers.regions == 0 && kept_in_rows(plain) == total(plain.totals->kept)) {
     EXPECT_EQ(kept_in_rows(outcome), total(totals.kept));
   }
   if (doubled(plain) == 0) {
     EXPECT_EQ(doubled(outcome), 0u);
   }
-  if (outcome.samples && total(plain.samples->by_class.kept) == 4 * total(plain.totals->kept)) {
+  if (tells && outcome.samples && total(plain.samples->by_class.kept) == 4 * total(plain.totals->kept)) {
     EXPECT_EQ(total(outcome.samples->by_class.kept), 4 * total(totals.kept));
   }
   // The histogram of staleness has each accepted gradient once: a micro-batch, or a worker's micro-batches of a step.
   for (const std::int64_t micro_batches : {1, 2})
-    if (micro_batches * total(plain.totals->staleness) == total(plain.totals->kept)) {
+    if (tells && micro_batches * total(plain.totals->staleness) == total(plain.totals->kept)) {
       EXPECT_EQ(micro_batches * total(totals.staleness), total(totals.kept));
     }
   ASSERT_TRUE(outcome.timeline);

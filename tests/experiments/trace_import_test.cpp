@@ -25,8 +25,8 @@ std::string event(const std::string& name, double begin_us, double duration_us,
       category, name, begin_us, duration_us);
 }
 
-// Returns steps 5 and 6 of two micro-batches each, as a rank's profiler writes them among kernels and counters.
-// `slower`: factor of all durations.
+// Returns the text that a rank's profiler writes about these steps of two micro-batches each, among kernels and
+// counters. `slower`: factor of all durations.
 std::string profiled(int rank, double slower, const std::vector<int>& steps = {5, 6}) {
   std::string events = R"({"ph": "M", "name": "process_name", "ts": 0, "args": {"name": "python"}})";
   double now_us = 1.7e15;  // since 1970, as newer profilers write it

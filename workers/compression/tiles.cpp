@@ -336,8 +336,9 @@ void read_tiles(CompressionKeys& keys) {
   keys.residual();
   keys.refuse_estimates(own.by_senders, "mean_of",
                         "must be \"all\" with feedback = \"ef21\": the step is along the mean of all estimates");
-  keys.refuse_estimates(own.clips_to_median, "clip_to_median",
-                        "must be false with feedback = \"ef21\": an estimate is what its worker has sent, unscaled");
+  keys.refuse_estimates(
+      own.clips_to_median, "clip_to_median",
+      "must be false with feedback = \"ef21\": estimates add up what workers send, so it must not be scaled");
   keys.options.make = maker_of<TiledTopK>(own);
 }
 

@@ -656,8 +656,8 @@ class Readings {
     for (std::size_t i = 0; i < readings_.size(); ++i) branch(i);
   }
 
-  // A key that is read only if it is written is optional. If under some answers a key is required and under others it
-  // is read only if written, it is listed twice.
+  // A key that is read only if it is written is optional. Some keys are required with one value of another key, and
+  // optional with its other values. Such a key is listed twice.
   std::vector<KeyDescription> keys() const {
     std::vector<KeyDescription> result;
     for (std::size_t i = 0; i < descriptions_.size(); ++i) {

@@ -136,7 +136,7 @@ TomlNode::Table convert_table(const toml::table& table, const std::string& sourc
   TomlNode::Table members;
   for (const auto& [key, value] : table)
     members.push_back({std::string(key.str()), place_of(key.source(), source), convert(value, source)});
-  // toml++ sorts by key; restores the document's order by the places.
+  // toml++ sorts by key. This restores the document's order, by line and column.
   std::ranges::stable_sort(members, {},
                            [](const TomlNode::Member& m) { return std::pair(m.place.line, m.place.column); });
   return members;

@@ -51,8 +51,8 @@ enum class CifarRecords {
   any,  // any number of whole records
 };
 
-// The files are data_batch_[1-5].bin and test_batch.bin (CIFAR-10), or train.bin and test.bin (CIFAR-100). Has no usual
-// directory.
+// The files are data_batch_[1-5].bin and test_batch.bin (CIFAR-10), or train.bin and test.bin (CIFAR-100). They have no
+// default directory, so the experiment must name one.
 DirectoryFormat cifar(CifarLabels labels, CifarScale scale, CifarRecords records);
 
 // IDX files, the format of MNIST: bytes 0 0, element type, number of dimensions, each dimension as a big-endian 32-bit

@@ -178,8 +178,8 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   const Duration drawn =
       emulates ? compute_time.duration(slot, samples) : compute_time.added(state_.self, slot.step, index);
 
-  // A gradient that is certainly lost is not computed: the rank sleeps instead. That takes the same time, and
-  // computing, which can only take longer, could not save the gradient.
+  // A gradient that is lost even if its computation takes no more than the drawn time is not computed: the rank sleeps
+  // for that time instead.
   WorkerOutages* const outages = outages_ ? &*outages_ : nullptr;
   Passage passage = pass(outages, start, drawn, deadline);
   const bool is_endless = state_.options.servers == 0 && passage.worked >= longest_duration;

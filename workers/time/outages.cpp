@@ -55,7 +55,7 @@ int node_of(const RecordedOutages& recorded, std::size_t place, RandomStream str
   return static_cast<int>(permutation(stream, static_cast<std::size_t>(recorded.node_count)).at(place));
 }
 
-// The outages of one node, the latest first. No worker meets a fault beyond the clock's range.
+// The outages of one node, the latest first. Faults beyond the clock's range stay in the list: no worker reaches them.
 std::vector<Outage> recorded_outages(const RecordedOutages& recorded, int node, bool loses_state) {
   std::vector<Outage> outages;
   for (const auto& [start_s, duration_s] : recorded.recording->of(node)) {

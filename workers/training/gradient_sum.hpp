@@ -78,7 +78,7 @@ class DividedWork {
   // Sends the cell to those of `places` that do not have it.
   void bring(const CellPtr& cell, ProcessSet places);
 
-  // For each of `count` equal parts, whether this process computes it if `places` divide the parts among them.
+  // For each of `count` equal parts: whether this process computes it when the processes `places` divide the parts.
   std::vector<bool> dealt(std::size_t count, ProcessSet places) const;
 
   // Replaces the set of all processes by `everywhere`.

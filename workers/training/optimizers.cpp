@@ -350,7 +350,7 @@ class Lars final : public OptimizerWith<LarsOptions> {
   }
 };
 
-// The momentum of a matrix, and the direction that Newton-Schulz iterations then turn.
+// Updates a matrix's momentum, and computes the direction that Newton-Schulz iterations then orthogonalise.
 SYNCOPATE_VECTOR_CLONES
 void muon_pass(const OptimizerBlock& block, const float momentum, const float rest, const bool nesterov) {
   const float* const g = block.gradient;
