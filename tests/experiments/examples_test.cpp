@@ -1,6 +1,9 @@
 // The project's experiment files: each is valid, and each method has one.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -40,10 +43,35 @@ TEST(Examples, EveryExperimentFileIsRight) {
       const TomlNode root = load_toml(file);
       if (const TomlNode* profiles = root.find("profiles"))
         for (const TomlNode::Member& profile : profiles->table())
-          load_experiment(file, {}, {.profiles = {profile.key}});
+          if (profile.key != "shards")  // needs a folder of the user; see the test below
+            load_experiment(file, {}, {.profiles = {profile.key}});
     } catch (const ConfigurationFault& fault) {
       ADD_FAILURE() << fault.what();
     }
+  }
+}
+
+// Shards as nanoGPT writes them (uint16 without a header), and as llm.c does (a header of 256 numbers of 32 bits).
+TEST(Examples, TheGptOfFullSizeTakesTheShardsOfNanoGptAndLlmC) {
+  const auto folder = std::filesystem::temp_directory_path() / ("syncopate-shards-" + std::to_string(getpid()));
+  std::vector<std::uint16_t> tokens(4000);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i * 13 % 50257);
+  std::array<std::int32_t, 256> header{20240520, 1, static_cast<std::int32_t>(tokens.size())};
+  for (const bool has_header : {false, true}) {
+    std::filesystem::create_directories(folder);
+    for (const std::string split : {"train", "val"}) {
+      std::ofstream file(folder / (has_header ? "fineweb_" + split + "_000001.bin" : split + ".bin"), std::ios::binary);
+      if (has_header) file.write(reinterpret_cast<const char*>(header.data()), sizeof(header));
+      file.write(reinterpret_cast<const char*>(tokens.data()), std::ssize(tokens) * 2);
+    }
+    const Experiment experiment =
+        load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/examples/gpt_diloco.toml",
+                        {"datasets.tokens.directory='" + folder.string() + "'"}, {.profiles = {"full", "shards"}});
+    for (const Run& run : experiment.runs) {
+      EXPECT_EQ(run.training.parameter_bytes.value() / 4, 123'653'376);  // GPT-2's 124,439,808 without its positions
+      EXPECT_EQ(run.training.memory.test_samples, 3);                    // windows of 1,024 tokens and a target
+    }
+    std::filesystem::remove_all(folder);
   }
 }
 

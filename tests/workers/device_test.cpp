@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <bit>
@@ -331,6 +332,45 @@ TEST(Device, Bfloat16GradientsAreNearThoseOfFloat32) {
   }
 }
 
+// Texts of more than two blocks of queries.
+TEST(Device, AttentionInBlocksInBfloat16IsNearThatOfFloat32) {
+  if (const std::string why = why_no_arithmetic({.bfloat16 = true}); !why.empty()) GTEST_SKIP() << why;
+  constexpr std::int64_t tokens = 2 * layer::attention_block + 9;
+  const SampleShape texts{.width = tokens + 1, .vocabulary = vocabulary};
+  GptOptions options{.width = 16, .depth = 2, .heads = 2, .context = tokens, .mlp_width = 12};
+  const auto data = random_texts(vocabulary, classes, layer::attention_block, tokens + 1, 60, 20);
+  for (const auto positions : {GptOptions::Positions::learned, GptOptions::Positions::rotary}) {
+    options.positions = positions;
+    const auto results = [&](const Arithmetic& arithmetic) {
+      const auto objective = make_torch_objective({.network = gpt_network(texts, options),
+                                                   .dataset = data,
+                                                   .sampling = sampling,
+                                                   .chunk_samples = 8,
+                                                   .arithmetic = arithmetic});
+      const Model model = initial(*objective);
+      auto all = flatten(objective->gradient(model.parameters.data(), nullptr, micro_batches));
+      all.push_back(
+          static_cast<float>(objective->evaluate(model.parameters.data(), nullptr, Split::test, 0, 20).loss / 20));
+      return all;
+    };
+    const auto exact = results({}), half = results({.bfloat16 = true});
+    EXPECT_NE(exact, half);
+    EXPECT_LT(relative_distance(half, exact), 0.05);
+    EXPECT_EQ(results({.device = "cpu:copy", .bfloat16 = true}), half);
+  }
+}
+
+#if TORCH_VERSION_MAJOR >= 2
+TEST(Device, LibTorchsAttentionIsThatOfTheFormula) {
+  const at::Tensor all = at::sin(at::arange(3 * 2 * 3 * 70 * 4, at::kFloat)).view({3, 2, 3, 70, 4});
+  const at::Tensor queries = all[0], keys = all[1], values = all[2];
+  const at::Tensor later = at::triu(at::ones({70, 70}, at::kBool), 1);
+  const at::Tensor scores = at::matmul(queries, keys.transpose(2, 3)) / 2;  // the root of d = 4
+  const at::Tensor wanted = at::matmul(at::softmax(scores.masked_fill(later, -INFINITY), 3), values);
+  EXPECT_TRUE(causal_attention_by_torch(queries, keys, values).allclose(wanted, 1e-5, 1e-6));
+}
+#endif
+
 TEST(Device, ALackOfMemorySaysWhatToLower) {
   const Device device({.device = "cpu:copy", .batch_samples = 64});
   const std::string message = message_of<RunFailure>([&] {
@@ -338,6 +378,12 @@ TEST(Device, ALackOfMemorySaysWhatToLower) {
       throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "tried to allocate 2 GiB");
     });
   });
+  // Libraries for GPUs report it by their texts.
+  const auto fail = [](const char* text) { return [text]() -> int { TORCH_CHECK(false, text); }; };
+  for (const char* const text :
+       {"CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "MPS backend out of memory"})
+    EXPECT_THAT(message_of<RunFailure>([&] { device.run(fail(text)); }), HasSubstr("training.micro_batch_size"));
+  EXPECT_THROW(device.run(fail("shapes differ")), c10::Error);
   EXPECT_THAT(message, testing::AllOf(HasSubstr("training.device = \"cpu:copy\""),
                                       HasSubstr("lower training.device_batch from 64, training.micro_batch_size"),
                                       HasSubstr("tried to allocate 2 GiB")));

@@ -186,6 +186,22 @@ TEST_F(ScriptModules, AreEvaluatedWhereTheirParametersAre) {
   EXPECT_TRUE(outputs_on(at::kCPU).equal(before));
 }
 
+// A run begins with an evaluation, in inference mode, and then trains.
+TEST_F(ScriptModules, AreTrainedOnADeviceWhereTheyWereEvaluatedFirst) {
+  save_linear("y = y * self.scale", {{.name = "scale", .shape = {4}, .kind = Kind::frozen_parameter}});
+  const Network network = load();
+  const auto parameters_of = [&] { return view_parameters(network, at::ones({12}, at::Device(at::kMeta))); };
+  const at::Tensor inputs = at::ones({5, 1, 1, 3}, at::Device(at::kMeta));
+  {
+    const c10::InferenceMode evaluation;
+    EXPECT_TRUE(forward(network, parameters_of(), {}, inputs, Mode::evaluate).is_meta());
+  }
+  auto parameters = parameters_of();
+  for (at::Tensor& parameter : parameters) parameter.requires_grad_();
+  const at::Tensor outputs = forward(network, parameters, {}, inputs, Mode::train);
+  for (const at::Tensor& gradient : gradients_of(outputs.sum(), parameters)) EXPECT_TRUE(gradient.is_meta());
+}
+
 TEST_F(ScriptModules, TensorsHaveTheModulesNames) {
   save_linear("y = y + self.offset",
               {{.name = "offset", .shape = {4}}, {.name = "still", .shape = {2, 2}, .kind = Kind::frozen_parameter}});

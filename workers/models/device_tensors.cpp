@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -114,9 +115,9 @@ std::string device_name_by_torch(const std::string& device) {
 }
 
 Device::Device(const Arithmetic& arithmetic) : arithmetic_(arithmetic), device_(device_of(arithmetic.device)) {
-  if (device_.is_cpu()) return;
   if (device_.is_cuda() && !device_.has_index()) device_ = at::Device(at::kCUDA, 0);
-  // These switches are LibTorch's, for the whole process. float32 means float32: no products of fewer bits.
+  // These switches are LibTorch's, for the whole process. float32 means float32: no products of fewer bits. (Products
+  // outside convolutions have all bits by default.)
   at::globalContext().setAllowTF32CuDNN(false);
   at::globalContext().setDeterministicAlgorithms(arithmetic.deterministic, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(arithmetic.deterministic);
@@ -125,8 +126,12 @@ Device::Device(const Arithmetic& arithmetic) : arithmetic_(arithmetic), device_(
 Device::Scope::Scope(const Device& device) {
   use_one_thread();
   if (!device.device_.is_cuda()) return;
-  thread_local const c10::Stream own = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device.device_);
-  guard_.emplace(own);
+  thread_local std::map<c10::DeviceIndex, c10::Stream> own;  // by device
+  const auto number = device.device_.index();
+  auto found = own.find(number);
+  if (found == own.end())
+    found = own.emplace(number, c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device.device_)).first;
+  guard_.emplace(found->second);
 }
 
 Device::Autocast::Autocast(const Device& device) : type_(device.device_.type()) {
@@ -141,6 +146,14 @@ Device::Autocast::Autocast(const Device& device) : type_(device.device_.type()) 
 Device::Autocast::~Autocast() {
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   exchange_autocast(type_, {was_enabled_, earlier_});
+}
+
+bool Device::is_lack_of_memory(const c10::Error& problem) const {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&problem)) return true;
+  if (!copies()) return false;
+  const std::string_view what = problem.what_without_backtrace();
+  return std::ranges::any_of(std::array{"out of memory", "ALLOC_FAILED", "can't allocate memory"},
+                             [&](const char* text) { return what.find(text) != what.npos; });
 }
 
 void Device::fail_for_memory(const char* what) const {
@@ -177,13 +190,14 @@ std::vector<at::Tensor> Device::shared_parameters(const Network& network, const 
   if (!copies() || !owner) return parameters(network, flat);
   // Held during the upload, so that a thread that needs the same state waits for it instead of copying it again.
   const std::lock_guard lock(mutex_);
+  threads_.insert(std::this_thread::get_id());
   copies_.remove_if([](const Copy& copy) { return copy.owner.expired(); });
   auto found = std::ranges::find_if(copies_, [&](const Copy& copy) { return are_same(copy.owner, owner); });
   if (found == copies_.end()) {
     copies_.push_front({owner, upload(flat_view(flat, network.parameter_floats()))});
     found = copies_.begin();
-    constexpr std::size_t most_copies = 4;  // states in use by threads at the same time
-    if (copies_.size() > most_copies) copies_.pop_back();
+    // As many as threads may use at the same time. Each of them may use a state of its own.
+    if (copies_.size() > threads_.size() + 1) copies_.pop_back();
   }
   if (device_.is_cuda())  // the memory must not be reused while this thread's stream reads it
     found->flat.record_stream(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device_));

@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,7 +41,8 @@ class Device {
     const Scope scope(*this);
     try {
       return compute();
-    } catch (const c10::OutOfMemoryError& problem) {
+    } catch (const c10::Error& problem) {
+      if (!is_lack_of_memory(problem)) throw;
       fail_for_memory(problem.what_without_backtrace());
     }
   }
@@ -103,12 +106,16 @@ class Device {
     at::Tensor flat;
   };
 
+  // Only LibTorch's own allocator for GPUs reports a lack of memory by a type. Libraries (cuBLAS, cuDNN), locked memory
+  // and MPS report it by their texts.
+  bool is_lack_of_memory(const c10::Error& problem) const;
   [[noreturn]] void fail_for_memory(const char* what) const;
 
   Arithmetic arithmetic_;
   at::Device device_;
   mutable std::mutex mutex_;
-  mutable std::list<Copy> copies_;  // the latest states, the newest first
+  mutable std::list<Copy> copies_;             // the latest states, the newest first
+  mutable std::set<std::thread::id> threads_;  // those that have used shared_parameters()
 };
 
 // A flat vector in main memory that computations on the device read and change, as one tensor per part of the network.

@@ -2,10 +2,12 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +15,8 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <tuple>
 #include <type_traits>
@@ -64,6 +68,9 @@ at::Tensor rotated(const at::Tensor& vectors, const at::Tensor& angles, double d
                  -1);
 }
 
+// Whether LibTorch's own attention operator computes causal attention. It stores no scores on a GPU.
+bool uses_torch_attention(const at::Tensor& tokens) { return TORCH_VERSION_MAJOR >= 2 && !tokens.is_cpu(); }
+
 // softmax(Q K^T / sqrt(d)) V for each text, head by head: (tokens, 3 width) to (tokens, width). `angles`: of rotary
 // positions; undefined: no rotation.
 at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, const at::Tensor& angles,
@@ -75,10 +82,15 @@ at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, con
   auto parts = slots.reshape({group.texts, group.longest, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
   if (angles.defined())
     for (const std::size_t part : {0, 1}) parts[part] = rotated(parts[part], angles);
-  const auto scale = 1 / std::sqrt(static_cast<double>(width));
-  auto scores = at::matmul(parts[0] * scale, parts[1].transpose(2, 3));
-  if (const auto added = forbidden(group, layer.causal, tokens); added.defined()) scores = scores + added;
-  const auto heads = at::matmul(at::softmax(scores, 3), parts[2]);
+  at::Tensor heads;
+  if (layer.causal && uses_torch_attention(tokens)) {
+    heads = causal_attention_by_torch(parts[0].to(tokens.scalar_type()), parts[1].to(tokens.scalar_type()), parts[2]);
+  } else {
+    const auto scale = 1 / std::sqrt(static_cast<double>(width));
+    auto scores = at::matmul(parts[0] * scale, parts[1].transpose(2, 3));
+    if (const auto added = forbidden(group, layer.causal, tokens); added.defined()) scores = scores + added;
+    heads = at::matmul(at::softmax(scores, 3), parts[2]);
+  }
   const auto rows = heads.transpose(1, 2).reshape({group.texts * group.longest, layer.heads * width});
   return is_padded ? at::embedding(rows, group.slots_of_tokens) : rows;
 }
@@ -106,8 +118,9 @@ Heads heads_of(const at::Tensor& tokens, const BlockedTexts& texts) {
   const auto turned = [&](const at::Tensor& part) {
     return texts.angles.defined() ? rotated(part, texts.angles) : part.contiguous();
   };
-  return {.queries = turned(parts[0]) / std::sqrt(static_cast<double>(parts[0].size(2))),
-          .keys = turned(parts[1]),
+  const auto type = tokens.scalar_type();
+  return {.queries = (turned(parts[0]) / std::sqrt(static_cast<double>(parts[0].size(2)))).to(type),
+          .keys = turned(parts[1]).to(type),
           .values = parts[2].contiguous()};
 }
 
@@ -123,19 +136,32 @@ void for_each_block(const Heads& of, Compute compute) {
     const std::int64_t count = std::min(layer::attention_block, length - begin), end = begin + count;
     auto scores = at::bmm(of.queries.narrow(1, begin, count), of.keys.narrow(1, 0, end).transpose(1, 2));
     scores.narrow(2, begin, count).add_(later.narrow(0, 0, count).narrow(1, 0, count));
-    compute(begin, count, at::softmax(scores, 2));
+    compute(begin, count, at::softmax(scores, 2, at::kFloat));
   }
 }
 
+// Adds the products of matrices to `sums`, which may have more digits than the factors.
+void add_products(const at::Tensor& sums, const at::Tensor& a, const at::Tensor& b) {
+  if (sums.scalar_type() == a.scalar_type())
+    sums.baddbmm_(a, b);
+  else
+    sums.add_(at::bmm(a, b));
+}
+
+// Operators keep the types of their arguments while this exists, also under autocast.
+using WithoutAutocast = c10::impl::ExcludeDispatchKeyGuard;
+
 // Causal attention, text by text, in blocks of queries: (tokens, 3 width) to (tokens, width). The scores of a block fit
 // into the cache, and scores of later tokens are not computed. The backward pass computes the shares of attention
-// again, so that nothing is stored except the input. A prototype took 34 ms for both passes over 8 texts of 256 tokens
+// again, so that nothing is stored except the input. Factors of products have the input's type; the softmax and all sums
+// are in single precision. A prototype took 34 ms for both passes over 8 texts of 256 tokens
 // at width 256, and the computation with all scores 51 ms (LibTorch 1.13, one thread).
 // Source:  Rabe and Staats 2021, "Self-attention does not need O(n^2) memory".
 class AttentionInBlocks : public torch::autograd::Function<AttentionInBlocks> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& tokens,
                             const BlockedTexts& texts) {
+    const WithoutAutocast as_given(c10::autocast_dispatch_keyset);
     context->save_for_backward({tokens});
     context->saved_data["heads"] = texts.heads;
     context->saved_data["angles"] = texts.angles;
@@ -146,7 +172,8 @@ class AttentionInBlocks : public torch::autograd::Function<AttentionInBlocks> {
       const Heads of = heads_of(tokens.narrow(0, first, size), texts);
       const at::Tensor results = views_of_heads(output.narrow(0, first, size), 1, texts.heads).front();
       for_each_block(of, [&](std::int64_t begin, std::int64_t count, const at::Tensor& shares) {
-        results.narrow(1, begin, count).copy_(at::bmm(shares, of.values.narrow(1, 0, begin + count)));
+        results.narrow(1, begin, count)
+            .copy_(at::bmm(shares.to(tokens.scalar_type()), of.values.narrow(1, 0, begin + count)));
       });
       first += size;
     }
@@ -155,6 +182,7 @@ class AttentionInBlocks : public torch::autograd::Function<AttentionInBlocks> {
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                torch::autograd::tensor_list gradients) {
+    const WithoutAutocast as_given(c10::autocast_dispatch_keyset);
     const at::Tensor tokens = context->get_saved_variables().front();
     const at::Tensor by_output = gradients.front().contiguous();
     const BlockedTexts texts{.heads = context->saved_data["heads"].toInt(),
@@ -176,16 +204,18 @@ class AttentionInBlocks : public torch::autograd::Function<AttentionInBlocks> {
                             const at::Tensor& by_tokens) {
     const Heads of = heads_of(tokens, texts);
     const at::Tensor by_results = views_of_heads(by_output, 1, texts.heads).front().contiguous();
-    const Heads by{
-        .queries = at::empty_like(of.queries), .keys = at::zeros_like(of.keys), .values = at::zeros_like(of.values)};
+    const auto type = tokens.scalar_type();
+    const Heads by{.queries = at::empty_like(of.queries, at::kFloat),
+                   .keys = at::zeros_like(of.keys, at::kFloat),
+                   .values = at::zeros_like(of.values, at::kFloat)};
     for_each_block(of, [&](std::int64_t begin, std::int64_t count, const at::Tensor& shares) {
       const std::int64_t end = begin + count;
       const at::Tensor by_block = by_results.narrow(1, begin, count);
-      by.values.narrow(1, 0, end).baddbmm_(shares.transpose(1, 2), by_block);
-      const auto by_shares = at::bmm(by_block, of.values.narrow(1, 0, end).transpose(1, 2));
-      const auto by_scores = at::_softmax_backward_data(by_shares, shares, 2, shares.scalar_type());
+      add_products(by.values.narrow(1, 0, end), shares.to(type).transpose(1, 2), by_block);
+      const auto by_shares = at::bmm(by_block, of.values.narrow(1, 0, end).transpose(1, 2)).to(at::kFloat);
+      const auto by_scores = at::_softmax_backward_data(by_shares, shares, 2, at::kFloat).to(type);
       by.queries.narrow(1, begin, count).copy_(at::bmm(by_scores, of.keys.narrow(1, 0, end)));
-      by.keys.narrow(1, 0, end).baddbmm_(by_scores.transpose(1, 2), of.queries.narrow(1, begin, count));
+      add_products(by.keys.narrow(1, 0, end), by_scores.transpose(1, 2), of.queries.narrow(1, begin, count));
     });
     by.queries.div_(std::sqrt(static_cast<double>(of.queries.size(2))));
     // The gradient of a rotation is the rotation by the opposite angle.
@@ -210,6 +240,25 @@ at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const a
   }
   constexpr std::int64_t mean = 1;
   return std::get<0>(at::embedding_bag(rows, names, begins, /*scale_grad_by_freq=*/false, mean));
+}
+
+// A table of a network (n,) on a device, to which it is copied once. A view on the processor.
+at::Tensor table_on(const NetworkTable& table, const at::Device& device) {
+  const at::Tensor host = flat_view(table->data(), table->size());
+  if (device.is_cpu()) return host;
+  struct Copy {
+    std::weak_ptr<const std::vector<float>> of;
+    at::Tensor values;
+  };
+  static std::mutex mutex;
+  static auto* const copies = new std::list<Copy>;  // never freed, because a GPU's library may end before it
+  const std::lock_guard lock(mutex);
+  copies->remove_if([](const Copy& copy) { return copy.of.expired(); });
+  for (const Copy& copy : *copies)
+    if (copy.of.lock() == table && copy.values.device() == device) return copy.values;
+  const c10::InferenceMode usable_in_training(false);
+  copies->push_back({table, host.to(device)});
+  return copies->back().values;
 }
 
 // One forward pass: what each kind of layer computes.
@@ -293,7 +342,7 @@ class ForwardPass {
     const auto first = static_cast<std::size_t>(layer.buffers);
     x_ = at::batch_norm(x_, parameter(layer.weight), parameter(layer.bias), buffers_[first], buffers_[first + 1],
                         mode_ != Mode::evaluate, mode_ == Mode::measure ? 1.0 : batch_norm_momentum, epsilon,
-                        /*cudnn_enabled=*/false);
+                        /*cudnn_enabled=*/x_.is_cuda());
   }
 
   void operator()(const layer::GroupNorm& layer) {
@@ -338,7 +387,8 @@ class ForwardPass {
     for (const TextGroup& group : texts_->groups) {
       const auto tokens = x_.narrow(0, group.begin, group.tokens);
       // Second derivatives, which are in double precision, need operators that have them.
-      if (layer.in_blocks && group.longest > layer::attention_block && x_.scalar_type() == at::kFloat)
+      if (layer.in_blocks && group.longest > layer::attention_block && x_.scalar_type() != at::kDouble &&
+          !uses_torch_attention(x_))
         parts.push_back(AttentionInBlocks::apply(
             tokens, BlockedTexts{.heads = layer.heads, .angles = angles, .sizes = group.sizes}));
       else
@@ -397,9 +447,7 @@ class ForwardPass {
 
   // One of the network's tables, on the processor without a copy. A size of -1 follows from the others.
   at::Tensor table(int index, at::IntArrayRef sizes) const {
-    const std::vector<float>& values = network_.tables()[static_cast<std::size_t>(index)];
-    // from_blob takes only mutable memory, but nothing here writes to it.
-    return at::from_blob(const_cast<float*>(values.data()), {std::ssize(values)}, at::kFloat).view(sizes).to(device());
+    return table_on(network_.tables()[static_cast<std::size_t>(index)], device()).view(sizes);
   }
 
   // For each sample its number of rows: one, or one per token while the tokens of texts are separate rows.
@@ -489,6 +537,17 @@ void register_once() {
 }
 
 }  // namespace
+
+at::Tensor causal_attention_by_torch(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values) {
+#if TORCH_VERSION_MAJOR >= 2
+  return at::scaled_dot_product_attention(queries, keys, values, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                          /*is_causal=*/true);
+#else
+  (void)keys, (void)values;
+  TORCH_CHECK(false, "LibTorch ", TORCH_VERSION, " has no attention operator");
+  return queries;
+#endif
+}
 
 at::Tensor flat_view(const float* flat, std::size_t size) {
   return at::from_blob(const_cast<float*>(flat), {static_cast<std::int64_t>(size)}, at::kFloat);

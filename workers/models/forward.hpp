@@ -31,6 +31,10 @@ std::vector<at::Tensor> view_parameters(const Network& network, const float* fla
 // Views of the flat normalisation statistics, one per buffer in the network's order.
 std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat);
 
+// softmax(Q K^T / sqrt(d)) V, where a token attends to none after it, by an operator that LibTorch has from version 2
+// on. All tensors: (texts, heads, tokens, d).
+at::Tensor causal_attention_by_torch(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values);
+
 // Logits (n, classes) of inputs (n, channels, height, width). In train mode the running statistics in `buffers` are
 // updated with PyTorch's momentum of 0.1. `visits` (n,): the sample of each row, for random draws; null: none.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,

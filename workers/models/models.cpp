@@ -432,9 +432,12 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
   const std::int64_t samples = built.fuses() ? std::max(micro_batch, std::min(chunk, step)) : micro_batch;
   const PassCost pass(built);
   const std::int64_t floats = std::max(samples * pass.trained_floats(), chunk * pass.evaluated_floats());
-  const std::int64_t bytes_of_pass = pass.is_known() ? static_cast<std::int64_t>(sizeof(float)) * floats : 0;
   const bool on_device = !how.arithmetic.is_processor();
   const auto parameters = static_cast<std::int64_t>(built.parameter_floats());
+  // Autocast keeps the rounded parameters until the end of a pass. Activations count as if they had 4 bytes, because
+  // many of them also exist in float32.
+  const std::int64_t rounded = how.arithmetic.bfloat16 ? 2 * parameters : 0;
+  const std::int64_t bytes_of_pass = pass.is_known() ? static_cast<std::int64_t>(sizeof(float)) * floats + rounded : 0;
   const auto bytes_of_value = data.has_byte_images ? std::int64_t{1} : std::int64_t{sizeof(float)};
   return {.data_bytes = data.is_mapped ? 0 : (data.train + data.test) * data.shape.features() * bytes_of_value,
           .pass_bytes = on_device ? 0 : bytes_of_pass,

@@ -218,7 +218,7 @@ Network& Network::text_attention(const layer::TextAttention& options) {
 }
 
 int Network::rotary_table(std::int64_t places, std::int64_t head_width, double base) {
-  tables_.push_back(rotary_positions(places, head_width, base));
+  tables_.push_back(std::make_shared<const std::vector<float>>(rotary_positions(places, head_width, base)));
   return static_cast<int>(tables_.size()) - 1;
 }
 
@@ -255,7 +255,8 @@ Network& Network::patches(std::int64_t size) {
 
 Network& Network::sine_positions() {
   assert(form_ == Form::tokens);
-  tables_.push_back(sine_positions_2d(shape_.height, shape_.width, shape_.channels));
+  tables_.push_back(
+      std::make_shared<const std::vector<float>>(sine_positions_2d(shape_.height, shape_.width, shape_.channels)));
   return append(layer::Positions{.table = static_cast<int>(tables_.size()) - 1});
 }
 

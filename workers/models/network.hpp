@@ -206,6 +206,9 @@ struct ScriptContents {
   std::string note{};  // information for the user that is not a fault
 };
 
+// Numbers that a network needs and does not train. Copies of a network share it.
+using NetworkTable = std::shared_ptr<const std::vector<float>>;
+
 class Network {
  public:
   explicit Network(const SampleShape& input)
@@ -287,7 +290,7 @@ class Network {
   std::size_t body_parameters() const { return body_parameters_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   // Numbers that layers need but training does not change.
-  const std::vector<std::vector<float>>& tables() const { return tables_; }
+  const std::vector<NetworkTable>& tables() const { return tables_; }
 
   // Whether samples of different micro-batches may share a batch in training.
   bool fuses() const { return !mixes_samples_ && buffers_.empty(); }
@@ -333,7 +336,7 @@ class Network {
   std::size_t body_parameters_ = 0;
   std::vector<std::size_t> flat_order_;
   std::vector<Buffer> buffers_;
-  std::vector<std::vector<float>> tables_;
+  std::vector<NetworkTable> tables_;
   std::int64_t dropout_numbers_ = 0;  // how many numbers per sample the layers so far draw
   bool mixes_samples_ = false;
   bool draws_ = false;

@@ -4,6 +4,7 @@
 // far. That costs more than it gains here, and would change the arithmetic of each thread in the middle of a run.
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/StringUtil.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -792,6 +793,7 @@ class ScriptModule {
     if (const auto known = devices_.find(device.str()); known != devices_.end()) return known->second;
     Module module = module_;
     if (!device.is_cpu()) {
+      const c10::InferenceMode usable_in_training(false);  // the first pass may be an evaluation's
       std::stringstream bytes;
       module_.save(bytes);
       module = torch::jit::load(bytes, device);
