@@ -368,8 +368,8 @@ struct TokenFilesOptions {
 
 // Reads the texts. A file's last part is for tests; of lines, a hash of each line decides (split_of). The contents
 // depend only on the texts, the options and the order of the names. Throws Interrupted. Throws ConfigurationFault if a
-// file is not a text in UTF-8, a split is empty, or the folder contains other files. The action replaces the folder,
-// with all of its files or none.
+// file is not a text in UTF-8, a split is empty, or the folder contains other files or cannot be written; the folder
+// is checked first. The action replaces the folder, with all of its files or none.
 Action prepare_token_files(const TokenFilesOptions& options);
 
 // --only: keeps the runs whose method, variant or beginning of the hash is among the names; without names, all runs. If

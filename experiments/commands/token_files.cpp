@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -29,6 +32,7 @@ constexpr const char* train_file = "train.bin";
 constexpr const char* test_file = "test.bin";
 constexpr const char* vocabulary_file = "vocabulary.txt";
 constexpr const char* end_of_text = "<end of text>";
+constexpr const char* blanks = " \n\t";  // where a text may be divided
 
 constexpr std::uint64_t most_text_bytes = std::uint64_t{1} << 34;
 
@@ -134,7 +138,7 @@ class Documents {
   // The test part begins after a blank or the end of a line, so that it does not begin inside a word or a character.
   std::size_t end_of_training(std::string_view text) const {
     const auto least = static_cast<std::size_t>((1 - options_.test_share) * static_cast<double>(text.size()));
-    const std::size_t blank = text.find_first_of(" \n\t", least);
+    const std::size_t blank = text.find_first_of(blanks, least);
     return blank == text.npos ? text.size() : blank + 1;
   }
 
@@ -159,6 +163,12 @@ Tokenizer byte_tokenizer() {
     for (const char byte : text) token(static_cast<unsigned char>(byte));
   };
   return result;
+}
+
+// Whether the text can be divided at all: after a blank that is not its last character.
+bool can_be_divided(std::string_view text) {
+  const std::size_t blank = text.find_first_of(blanks);
+  return blank != text.npos && blank + 1 < text.size();
 }
 
 // The vocabulary consists of the most frequent words of the training parts.
@@ -198,12 +208,37 @@ void append(std::string& content, std::int32_t token, TokenType type) {
   content.append(bytes.data(), bytes_of(type));
 }
 
+std::string cannot_be_written(const std::error_code& error) {
+  return fmt::format("cannot be written: {}", error.message());
+}
+
+// Returns why the folder cannot be created, or replaced by another one; empty if it can. Creates a folder for a moment
+// beside its place or, if folders above are missing, beside the first of these.
+std::string why_not_writable(const path& folder) {
+  const auto is_missing = [](const path& part) {
+    std::error_code ignored;
+    return fs::symlink_status(part, ignored).type() == fs::file_type::not_found;
+  };
+  path above = folder.parent_path();
+  while (is_missing(above) && above.has_relative_path()) above = above.parent_path();
+  if (const std::string why = why_no_directory(above); !why.empty())
+    return fmt::format("cannot be written: {} {}", above.string(), why);
+  const path tried = hidden_sibling(above / folder.filename(), partial_kind);
+  std::error_code error, ignored;
+  const auto held = hold_off_end();
+  fs::create_directory(tried, error);
+  fs::remove(tried, ignored);
+  return error ? cannot_be_written(error) : "";
+}
+
 // Returns why the folder cannot be replaced by this command's files; empty if it can.
 std::string why_not_replaceable_folder(const path& folder) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
-  if (status.type() == fs::file_type::not_found) return {};
+  if (status.type() == fs::file_type::not_found) return why_not_writable(folder);
+  if (!fs::status_known(status)) return cannot_be_written(error);
   if (!fs::is_directory(status)) return "is not a folder";
+  if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0) return cannot_be_written({errno, std::generic_category()});
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name != train_file && name != test_file && name != vocabulary_file)
@@ -212,7 +247,7 @@ std::string why_not_replaceable_folder(const path& folder) {
           "this command has written",
           name);
   }
-  return error ? error.message() : "";
+  return error ? error.message() : why_not_writable(folder);
 }
 
 }  // namespace
@@ -238,8 +273,11 @@ Action prepare_token_files(const TokenFilesOptions& options) {
   };
   Part train, test;
   std::int64_t unknown = 0, texts = 0;
+  bool has_test_part = false, has_divisible_text = false;
   documents.for_each([&](std::string_view train_text, std::string_view test_text) {
     ++texts;
+    has_test_part = has_test_part || !test_text.empty();
+    has_divisible_text = has_divisible_text || can_be_divided(train_text);
     for (const auto& [text, part] : {std::pair(train_text, &train), std::pair(test_text, &test)}) {
       const std::int64_t before = part->tokens;
       const auto put = [&, part = part](std::int32_t token) {
@@ -253,6 +291,17 @@ Action prepare_token_files(const TokenFilesOptions& options) {
   });
   const std::string named = fmt::format("{}", fmt::join(options.texts, ", "));
   if (documents.files() == 0) throw ConfigurationFault(fmt::format("{}: contains no text in UTF-8", named));
+  if (!options.lines && !has_test_part) {
+    if (has_divisible_text)
+      throw ConfigurationFault(
+          fmt::format("{}: --test-share {} leaves nothing for tests: no text can be divided in its last {} %, after a "
+                      "blank or the end of a line; must be larger",
+                      named, options.test_share, shown_number(100 * options.test_share)));
+    throw ConfigurationFault(
+        fmt::format("{}: nothing is left for tests: a text is divided after a blank or the end of a line, and none has "
+                    "one before its last character; must be longer{}",
+                    named, documents.files() > 1 ? ", or use --lines, which keeps lines whole" : ""));
+  }
   for (const auto& [part, name] : {std::pair(&train, "training"), std::pair(&test, "tests")})
     if (part->tokens == 0)
       throw ConfigurationFault(fmt::format("{}: --test-share {} leaves nothing for {}; both need at least one {}",
@@ -278,8 +327,12 @@ Action prepare_token_files(const TokenFilesOptions& options) {
   if (const std::vector<path>& left_out = documents.left_out(); !left_out.empty())
     summary += fmt::format("{} {} of folders left out, without text in UTF-8, such as {}\n", left_out.size(),
                            left_out.size() == 1 ? "file" : "files", left_out.front().string());
-  return [folder = std::move(folder), files = std::move(files), summary = std::move(summary)] {
-    write_directory(folder, files);
+  return [to = options.to, folder = std::move(folder), files = std::move(files), summary = std::move(summary)] {
+    try {
+      write_directory(folder, files);
+    } catch (const std::system_error& problem) {
+      throw std::runtime_error(fmt::format("--to {}: {}", to, cannot_be_written(problem.code())));
+    }
     standard_output.write(printable_lines(summary));
   };
 }

@@ -1,16 +1,19 @@
 // `syncopate data tokens`: texts become token files, from which a model learns; unusable texts and folders.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "experiments/commands/commands.hpp"
 #include "tests/experiments/program.hpp"
 #include "workers/base/files.hpp"
 
@@ -51,8 +54,8 @@ TEST_F(TokenFilesOfTexts, BytesEndWithTheEndOfEachText) {
   write("b.txt", "\xef\xbb\xbfklmnopqr\nst");
   const ProgramOutcome outcome = syncopate("data tokens a.txt b.txt --to out");
   ASSERT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, StartsWith("a.txt, b.txt: --test-share 0.1 leaves nothing for tests; both need at least one "
-                                      "character"));
+  EXPECT_THAT(outcome.err,
+              StartsWith("a.txt, b.txt: --test-share 0.1 leaves nothing for tests: no text can be divided"));
   EXPECT_FALSE(std::filesystem::exists(directory / "out"));
   const ProgramOutcome again = syncopate("data tokens a.txt b.txt --to out --test-share 0.4");
   ASSERT_EQ(again.status, 0) << again.err;
@@ -160,6 +163,11 @@ TEST_F(TokenFilesOfTexts, UnusableInputEndsWithStatus2AndOneLineEach) {
   EXPECT_THAT(fault("good.txt --to folder"),
               HasSubstr("--to folder: contains shard_train_1.bin, which is not a file of this command"));
   EXPECT_THAT(fault("good.txt --to good.txt"), HasSubstr("--to good.txt: is not a folder"));
+  EXPECT_THAT(fault("good.txt --to good.txt/deep/sub"),
+              AllOf(StartsWith("--to good.txt/deep/sub: cannot be written: /"), HasSubstr("/good.txt is a file\n")));
+  EXPECT_THAT(fault("none.txt --to /proc/x"),
+              AllOf(StartsWith("--to /proc/x: cannot be written: "), Not(HasSubstr("none.txt"))))
+      << "before the texts are read";
   EXPECT_EQ(read("folder/shard_train_1.bin"), "x");
 }
 
@@ -172,10 +180,53 @@ TEST_F(TokenFilesOfTexts, WhatCannotBeWrittenLeavesTheFolderAsItWas) {
   const ProgramOutcome outcome =
       shell("(ulimit -f 200; trap '' XFSZ; exec '" SYNCOPATE_PROGRAM "' data tokens a.txt --to out)");
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("out"));
+  EXPECT_EQ(outcome.err, "syncopate: --to out: cannot be written: File too large\n");
   EXPECT_EQ(read("out/train.bin"), before);
   for (const auto& entry : std::filesystem::directory_iterator(directory))
     EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("a.txt", "out", "out.txt", "err.txt"));
+}
+
+// Root may write everywhere, so a child process prepares the files as nobody.
+TEST_F(TokenFilesOfTexts, AFolderThatCannotBeWrittenIsSaidBeforeTheTextsAreRead) {
+  namespace fs = std::filesystem;
+  const fs::path closed = directory / "closed", hidden = directory / "hidden";
+  for (const fs::path& folder : {closed / "own", hidden / "sub"}) fs::create_directories(folder);
+  fs::permissions(directory, fs::perms::all);
+  fs::permissions(closed / "own", fs::perms::owner_read | fs::perms::owner_exec);
+  fs::permissions(closed, fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_exec);
+  fs::permissions(hidden, fs::perms::none);
+  const auto prepare = [&](const fs::path& to) {
+    if (getuid() == 0 && setuid(65534) != 0) _exit(3);
+    try {
+      prepare_token_files({.texts = {(directory / "none.txt").string()}, .to = to.string()});
+    } catch (const std::exception& fault) {
+      fmt::print(stderr, "{}", fault.what());
+    }
+    _exit(0);
+  };
+  for (const fs::path& to : {closed / "new", closed / "new/sub", closed / "own", hidden / "sub"})
+    EXPECT_EXIT(prepare(to), testing::ExitedWithCode(0),
+                "^--to " + to.string() + ": cannot be written: Permission denied$");
+  for (const fs::path& folder : {closed, closed / "own", hidden}) fs::permissions(folder, fs::perms::owner_all);
+}
+
+TEST_F(TokenFilesOfTexts, WithoutATestPartTheReasonIsSaid) {
+  write("line.txt", "oneword\n");
+  write("other.txt", "another");
+  EXPECT_EQ(syncopate("data tokens line.txt --to out").err,
+            "line.txt: nothing is left for tests: a text is divided after a blank or the end of a line, and none has "
+            "one before its last character; must be longer\n");
+  EXPECT_THAT(syncopate("data tokens line.txt other.txt --to out --test-share 0.9").err,
+              HasSubstr("one before its last character; must be longer, or use --lines, which keeps lines whole\n"));
+  write("line.txt", "two words\n");
+  EXPECT_EQ(
+      syncopate("data tokens line.txt --to out").err,
+      "line.txt: --test-share 0.1 leaves nothing for tests: no text can be divided in its last 10 %, after a blank or "
+      "the end of a line; must be larger\n");
+  EXPECT_EQ(syncopate("data tokens line.txt --to out --test-share 0.7").status, 0);
+  write("line.txt", "words, and then: ...\n");
+  EXPECT_THAT(syncopate("data tokens line.txt --to out --tokenizer words --test-share 0.2").err,
+              HasSubstr("--test-share 0.2 leaves nothing for tests; both need at least one word\n"));
 }
 
 // A small transformer learns from the files of the command, without any other key for the data than their folder.

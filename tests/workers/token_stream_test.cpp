@@ -23,6 +23,7 @@
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
 #include "tests/workers/planned_objective.hpp"
+#include "workers/base/process.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/data/partition.hpp"
 #include "workers/data/text_dataset.hpp"
@@ -36,6 +37,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 using Json = nlohmann::json;
 using Tokens = std::vector<std::int32_t>;
 
@@ -208,6 +210,27 @@ TEST_F(TokenStreams, FaultsNameTheFileAndWhatWouldBeRight) {
   write_text("test.bin", other.substr(0, 1000));
   EXPECT_THAT(fault(), HasSubstr("ends within llm.c's header; has 1000 bytes, and the header has 1024"));
 
+  for (const auto& [type, bytes] : {std::pair(TokenType::uint16, 100), std::pair(TokenType::uint32, 200)}) {
+    std::string unknown = with_header(type, 50, static_cast<std::size_t>(bytes));
+    constexpr std::int32_t magic = 20240521;
+    std::memcpy(unknown.data(), &magic, sizeof(magic));
+    write_text("test.bin", unknown);
+    for (const auto given : {std::optional<TokenType>(), std::optional(TokenType::uint16)}) {
+      options.type = given;
+      EXPECT_EQ(fault(), test.string() +
+                             ": has a header of an unknown kind, with the magic number 20240521; must have llm.c's "
+                             "header, with the magic number 20240520 (uint16) or 20240801 (uint32), or no header");
+    }
+    options.type = TokenType::uint16;
+    for (const std::size_t word : {2, 3, 255}) {
+      std::string tokens = unknown;
+      ++tokens[4 * word];
+      write_text("test.bin", tokens);
+      EXPECT_NO_THROW(token_stream(options).size(directory_)) << "these are tokens: word " << word;
+    }
+  }
+  options.type = {};
+
   std::filesystem::remove(test);
   std::filesystem::create_directory(test);
   EXPECT_EQ(fault(), test.string() + ": is not a regular file");
@@ -295,6 +318,27 @@ TEST_F(TokenStreams, AreReadWhereTheyAreNeeded) {
   EXPECT_LT(resident_bytes() - before, 32 << 20);
 }
 
+// Of two mappings of one file, and of one that took the place of an earlier one, each is known.
+TEST_F(TokenStreams, AFileThatIsCutOffWhileItIsReadEndsTheProgramWithItsName) {
+  const auto read_after_cut = [&](std::int64_t token) {
+    const auto file = save<std::uint16_t>("train.bin", 100'000);
+    const auto other = save<std::uint16_t>("test.bin", 100'000);
+    const TokenFile untouched(other, {});
+    static_cast<void>(TokenFile(file, {}));
+    const TokenFile first(file, {}), second(file, {});
+    if (truncate(file.c_str(), 4096) != 0) _exit(3);
+    Tokens out;
+    untouched.append(0, 100'000, out);
+    first.append(0, 2048, out);
+    second.append(token, 1, out);
+    _exit(0);
+  };
+  EXPECT_EXIT(read_after_cut(2000), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(read_after_cut(99'999), testing::ExitedWithCode(exit_failure),
+              "^syncopate: .*/train.bin: became shorter while it was being read, or its disk failed; must not change "
+              "during a run\n$");
+}
+
 TEST_F(TokenStreams, ValidationAndSubsetsAreWindowsToo) {
   save<std::uint16_t>("train.bin", 401);
   save<std::uint16_t>("test.bin", 30);
@@ -330,16 +374,63 @@ TEST_F(TokenStreams, ModelsGetTheirWindowsFromAnExperimentFile) {
                                 "token, unless `cut` is true; tokens has sequences of up to 5 tokens"));
   EXPECT_EQ(plan(keys("none", {context, bytes})).steps_per_epoch, 12);
   EXPECT_EQ(plan(keys("none", {context, bytes, "datasets.tokens.test_windows=3"})).notes.size(), 0U);
-  plan(keys("none", {context, bytes, "datasets.tokens.test_windows=8"}));
-  EXPECT_THAT(report, HasSubstr("test_windows = 8; must be at most 7"));
   plan(keys("text-transformer", {context, bytes}));
   EXPECT_THAT(report, HasSubstr("task"));
   plan(keys("linear", {context, bytes}));
   EXPECT_THAT(report, HasSubstr("needs samples with labels of at least two classes"));
   plan(keys("mlp", {context, bytes}));
   EXPECT_THAT(report, HasSubstr("needs samples made of numbers"));
-  plan(keys("none", {"datasets.tokens.context=500", bytes}));
-  EXPECT_THAT(report, AllOf(HasSubstr("datasets.tokens.directory"), HasSubstr("`context` must be at most 401")));
+}
+
+TEST_F(TokenStreams, FaultsStandAtTheKeyThatIsToBeChanged) {
+  write("train.bin", FileBytes(402, 9));
+  write("val.bin", FileBytes(30, 9));
+  const std::string place = "datasets.tokens.", folder = directory_.string();
+  const auto of = [&](const std::vector<std::string>& given) {
+    std::vector<std::string> more = {"datasets.tokens.format=\"uint8\""};
+    for (const std::string& key : given) more.push_back(place + key);
+    plan(keys("none", more));
+    const std::size_t at = report.find(place);
+    return at == report.npos ? report : report.substr(at + place.size());
+  };
+  EXPECT_EQ(of({"context=4"}), "");
+  EXPECT_EQ(
+      of({"context=4", "vocabulary=9"}),
+      "vocabulary = 9; " + folder + "/train.bin: token 0, counted from 0, is 9; must be less than `vocabulary`, 9");
+  EXPECT_EQ(of({"context=4", "test_windows=8"}),
+            "test_windows = 8; " + folder + ": its test files have 7 windows; `test_windows` must be at most 7");
+  EXPECT_EQ(of({"context=500"}), "context = 500; " + folder +
+                                     "/train.bin: has 402 tokens, fewer than a window of context + 1 = 501; `context` "
+                                     "must be at most 401");
+  EXPECT_EQ(of({}), "context = 256 (the default); " + folder +
+                        "/val.bin: has 30 tokens, fewer than a window of context + 1 = 257; `context` must be at most "
+                        "29");
+  EXPECT_EQ(of({"context=4", "train=\"x*\""}),
+            "train = \"x*\"; " + folder + ": no file matches train = \"x*\"; the folder has train.bin, val.bin");
+  EXPECT_EQ(of({"context=4", "train=\"\""}), "train = \"\"; " + folder + ": `train` must be a pattern of files' names");
+  EXPECT_EQ(of({"context=4", "test=\".\""}), "test = \".\"; " + folder + "/.: is not a regular file");
+  EXPECT_THAT(of({"context=4", "train=\"*.bin\""}), StartsWith("train = \"*.bin\"; "));
+  EXPECT_THAT(of({"context=4", "test=\"*.bin\""}), StartsWith("test = \"*.bin\"; "));
+  // The folder's own contents are at fault.
+  write("val.bin", FileBytes(1, 9));
+  EXPECT_THAT(of({"context=4"}), StartsWith("directory = "));
+  write("val.bin", {});
+  EXPECT_THAT(of({"context=4"}), AllOf(StartsWith("directory = "), HasSubstr("val.bin: is empty")));
+  std::filesystem::remove(directory_ / "val.bin");
+  std::filesystem::remove(directory_ / "train.bin");
+  EXPECT_THAT(of({"context=4"}), AllOf(StartsWith("directory = "), HasSubstr("the folder is empty")));
+}
+
+TEST_F(TokenStreams, AVocabularyOutOfItsRangeIsOneFault) {
+  write("train.bin", FileBytes(402, 9));
+  write("val.bin", FileBytes(30, 9));
+  for (const std::string vocabulary : {"1", "16777217", "\"all\""}) {
+    plan(keys("none", {"datasets.tokens.format=\"uint8\"", "datasets.tokens.context=4",
+                       "datasets.tokens.vocabulary=" + vocabulary}));
+    EXPECT_THAT(report, AllOf(HasSubstr("datasets.tokens.vocabulary = " + vocabulary +
+                                        "; must be an integer from 2 to 16777216"),
+                              Not(HasSubstr("\n"))));
+  }
 }
 
 TEST_F(TokenStreams, WindowsAtRandomPositionsCannotBeHeldOutOrDivided) {

@@ -2,17 +2,23 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <system_error>
 #include <utility>
+
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
 
@@ -135,6 +141,62 @@ constexpr std::string_view magic_with_version("\x93NUMPY\x01\x00", 8);
 constexpr std::size_t before_header = magic_with_version.size() + 2;  // 2 bytes: the header's length
 constexpr std::size_t alignment = 64;
 
+// A memory-mapped file in the list that the handler of SIGBUS reads. The handler may come at any time, so entries stay
+// in the list; a later mapping of the same file takes an entry that is free.
+struct Mapping {
+  const std::string file;
+  const std::string fault;  // what the handler writes
+  Mapping* const next;
+  std::atomic<const char*> begin{nullptr};  // null: the entry is free
+  std::atomic<std::size_t> size{0};
+};
+static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::size_t>::is_always_lock_free &&
+                  std::atomic<Mapping*>::is_always_lock_free,
+              "a signal handler may only touch lock-free atomics");
+
+std::atomic<Mapping*> mappings{nullptr};
+struct sigaction action_before = {};  // for SIGBUS
+
+// The kernel sends SIGBUS to a thread that reads a part of a mapped file that is no longer there.
+void on_bus_error(int signal, siginfo_t* info, void*) {
+  const bool is_of_kernel = info->si_code > 0;
+  const auto* const address = static_cast<const char*>(info->si_addr);
+  for (const Mapping* one = mappings.load(); is_of_kernel && one; one = one->next) {
+    const char* const begin = one->begin.load();
+    if (!begin || address < begin || address >= begin + one->size.load()) continue;
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, one->fault.data(), one->fault.size());
+    _exit(exit_failure);
+  }
+  sigaction(signal, &action_before, nullptr);  // the read is repeated, so the signal comes again
+  if (!is_of_kernel) raise(signal);
+}
+
+// Lists a mapped file for the handler, and installs the handler.
+Mapping& list_mapping(const std::filesystem::path& file, const char* begin, std::size_t size) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  static const bool installed = [] {
+    struct sigaction action = {};
+    action.sa_sigaction = on_bus_error;
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_SIGINFO;
+    return sigaction(SIGBUS, &action, &action_before) == 0;
+  }();
+  (void)installed;
+  Mapping* entry = mappings.load();
+  while (entry && (entry->begin.load() || entry->file != file.string())) entry = entry->next;
+  if (!entry) {
+    const std::string fault = fmt::format(
+        "syncopate: {}: became shorter while it was being read, or its disk failed; must not change during a run\n",
+        printable(file.string()));
+    entry = new Mapping{.file = file.string(), .fault = fault, .next = mappings.load()};
+    mappings.store(entry);
+  }
+  entry->size.store(size);
+  entry->begin.store(begin);
+  return *entry;
+}
+
 }  // namespace
 
 std::int64_t NpyHeader::elements() const {
@@ -171,8 +233,12 @@ MappedFile map_file(const std::filesystem::path& file) {
   const int error = errno;
   close(opened);
   if (mapped == MAP_FAILED) throw std::system_error(error, std::generic_category());
+  Mapping& listed = list_mapping(file, static_cast<const char*>(mapped), size);
   return {.bytes = std::shared_ptr<const char>(static_cast<const char*>(mapped),
-                                               [size](const char* begin) { munmap(const_cast<char*>(begin), size); }),
+                                               [size, &listed](const char* begin) {
+                                                 listed.begin.store(nullptr);
+                                                 munmap(const_cast<char*>(begin), size);
+                                               }),
           .size = size};
 }
 

@@ -18,8 +18,8 @@ struct NpyFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The bytes of a file, which copies share. If another program shortens the file, reading the lost part kills the
-// process.
+// The bytes of a file, which copies share. If another program shortens the file, reading the lost part ends the process
+// with a message and exit_failure.
 struct MappedFile {
   std::shared_ptr<const char> bytes;
   std::size_t size = 0;

@@ -126,6 +126,9 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
                            throw DataFault(fmt::format("{}; {}", key, problem.what()));
                          }
                        }};
+  } catch (const KeyFault& problem) {
+    table.fault(problem.key, problem.what());
+    return {};
   } catch (const std::runtime_error& problem) {  // a DataFault or an error of the file system
     table.fault(keys.place, problem.what());
     return {};
@@ -298,10 +301,12 @@ DatasetPlanner read_tokens(Settings& table) {
   options.context = table.integer(
       {"context", "Tokens of a window that a model sees; the token after them is only a target.", "tokens"}, 1, 1 << 20,
       options.context);
+  const std::size_t faults = table.faults_so_far();
   options.vocabulary = table.optional_integer(
       {"vocabulary", "Number of tokens that models know; each token in the files must be smaller.", "",
        "the largest token in the files + 1"},
       2, std::int64_t{largest_token} + 1);
+  if (table.faults_so_far() > faults) options.vocabulary.reset();  // the files are not compared with a wrong number
   options.random =
       table.choice({"windows", "Whether an epoch visits each window once, or windows at random positions (nanoGPT)."},
                    {{"disjoint", false}, {"random", true}}, options.random);
@@ -414,6 +419,10 @@ class DividedDataset : public Dataset {
 
 void reject(const fs::path& file, std::string_view what) {
   throw DataFault(fmt::format("{}: {}", file.string(), what));
+}
+
+void reject(const fs::path& file, std::string_view key, std::string_view what) {
+  throw KeyFault(key, fmt::format("{}: {}", file.string(), what));
 }
 
 void require_directory(const fs::path& directory, std::string_view needed) {

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/base/files.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/data/dataset.hpp"
 
@@ -24,6 +25,15 @@ namespace syncopate {
 
 // Throws DataFault with the message "FILE: what".
 [[noreturn]] void reject(const std::filesystem::path& file, std::string_view what);
+
+// A fault that is reported at this key of the data set's table, instead of the key of its directory.
+struct KeyFault : DataFault {
+  KeyFault(std::string_view key, const std::string& message) : DataFault(message), key(key) {}
+  std::string key;
+};
+
+// Throws KeyFault with the message "FILE: what".
+[[noreturn]] void reject(const std::filesystem::path& file, std::string_view key, std::string_view what);
 
 // Throws DataFault if `directory` is not a directory. The message ends with `needed`: "must be a directory with ...".
 void require_directory(const std::filesystem::path& directory, std::string_view needed);

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <string_view>
 #include <system_error>
@@ -40,6 +41,25 @@ constexpr std::string_view name_of(TokenType type) {
   return type == TokenType::uint8 ? "uint8" : type == TokenType::uint16 ? "uint16" : "uint32";
 }
 
+// Refuses a header with an unknown magic number, because its words would be read as tokens: its third word counts the
+// tokens that follow, and the rest of it is zero.
+void refuse_unknown_header(const path& file, const MappedFile& mapped) {
+  if (mapped.size < header_bytes) return;
+  std::array<std::int32_t, header_words> words{};
+  std::memcpy(words.data(), mapped.bytes.get(), header_bytes);
+  const std::size_t content = mapped.size - header_bytes;
+  const auto is_size = [&](const HeaderForm& form) {
+    return words[2] > 0 && content == static_cast<std::size_t>(words[2]) * bytes_of(form.type);
+  };
+  if (std::ranges::none_of(header_forms, is_size) || std::any_of(words.begin() + 3, words.end(), std::identity()))
+    return;
+  std::vector<std::string> known;
+  for (const HeaderForm& form : header_forms) known.push_back(fmt::format("{} ({})", form.magic, name_of(form.type)));
+  reject(file, fmt::format("has a header of an unknown kind, with the magic number {}; must have llm.c's header, with "
+                           "the magic number {}, or no header",
+                           words[0], fmt::join(known, " or ")));
+}
+
 // Returns the form of the file's header, and checks the header; null if the file has none.
 const HeaderForm* header_form(const path& file, const MappedFile& mapped) {
   std::array<std::int32_t, 3> words{};
@@ -47,7 +67,10 @@ const HeaderForm* header_form(const path& file, const MappedFile& mapped) {
   std::memcpy(words.data(), mapped.bytes.get(), sizeof(words));
   const auto [magic, version, tokens] = words;
   const auto form = std::ranges::find(header_forms, magic, &HeaderForm::magic);
-  if (form == header_forms.end()) return nullptr;
+  if (form == header_forms.end()) {
+    refuse_unknown_header(file, mapped);
+    return nullptr;
+  }
   if (mapped.size < header_bytes)
     reject(file,
            fmt::format("ends within llm.c's header; has {} bytes, and the header has {}", mapped.size, header_bytes));
@@ -146,8 +169,10 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-// Returns the files that match the pattern, sorted by the bytes of their names. `key`: that of the pattern.
+// Returns the files that match the pattern, sorted by the bytes of their names. `key`: that of the pattern. Throws
+// KeyFault, or DataFault if the directory is empty.
 std::vector<path> matching(const path& directory, std::string_view key, const std::string& pattern) {
+  if (pattern.empty()) reject(directory, key, fmt::format("`{}` must be a pattern of files' names", key));
   glob_t found{};
   const std::string whole = path(pattern).is_absolute() ? pattern : escaped(directory.string()) + "/" + pattern;
   const int status = glob(whole.c_str(), GLOB_BRACE | GLOB_NOSORT, nullptr, &found);
@@ -156,18 +181,23 @@ std::vector<path> matching(const path& directory, std::string_view key, const st
   if (status == GLOB_NOSPACE) throw std::bad_alloc();
   std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());  // braces may match a file twice
+  std::error_code ignored;
+  for (const path& file : files)
+    if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored))
+      reject(file, key, "is not a regular file");
   if (!files.empty()) return files;
   std::vector<std::string> others;
-  std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored))
     others.push_back(entry.path().filename().string());
   std::ranges::sort(others);
   constexpr std::size_t most_named = 5;
   const std::size_t left_out = others.size() - std::min(others.size(), most_named);
   others.resize(others.size() - left_out);
-  reject(directory, fmt::format("no file matches {} = \"{}\"; the folder {}{}", key, pattern,
-                                others.empty() ? "is empty" : fmt::format("has {}", fmt::join(others, ", ")),
-                                left_out > 0 ? fmt::format(" and {} more", left_out) : ""));
+  const std::string none = fmt::format("no file matches {} = \"{}\"; the folder", key, pattern);
+  if (others.empty()) reject(directory, none + " is empty");
+  reject(directory, key,
+         fmt::format("{} has {}{}", none, fmt::join(others, ", "),
+                     left_out > 0 ? fmt::format(" and {} more", left_out) : ""));
 }
 
 struct SplitFiles {
@@ -180,8 +210,9 @@ SplitFiles files_of(const path& directory, const TokenStreamOptions& options) {
                    .test = matching(directory, "test", options.test)};
   for (const path& file : files.train)
     if (std::ranges::find(files.test, file) != files.test.end())
-      reject(file, fmt::format("matches both train = \"{}\" and test = \"{}\"; must match only one of them",
-                               options.train, options.test));
+      reject(file, options.train == TokenStreamOptions().train ? "test" : "train",
+             fmt::format("matches both train = \"{}\" and test = \"{}\"; must match only one of them", options.train,
+                         options.test));
   return files;
 }
 
@@ -191,15 +222,14 @@ TokenWindows windows_of(const std::vector<path>& files, const TokenStreamOptions
   TokenWindows windows(std::move(opened), options.context);
   constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
   if (windows.windows() > most)
-    reject(files.front().parent_path(),
+    reject(files.front().parent_path(), "context",
            fmt::format("has {} windows; must be at most {}: `context` must be larger", windows.windows(), most));
   if (windows.windows() > 0) return windows;
   const TokenFile& longest = *std::ranges::max_element(windows.files(), {}, &TokenFile::size);
-  reject(
-      longest.path(),
-      fmt::format("has {} tokens{}, fewer than a window of context + 1 = {}; `context` must be {}", longest.size(),
-                  files.size() > 1 ? ", the most of its split" : "", options.context + 1,
-                  longest.size() > 1 ? fmt::format("at most {}", longest.size() - 1) : "smaller, and the file longer"));
+  const std::string tokens = fmt::format("has {} tokens{}, fewer than a window of context + 1 = {}", longest.size(),
+                                         files.size() > 1 ? ", the most of its split" : "", options.context + 1);
+  if (longest.size() <= 1) reject(longest.path(), tokens + "; `context` must be smaller, and the file longer");
+  reject(longest.path(), "context", fmt::format("{}; `context` must be at most {}", tokens, longest.size() - 1));
 }
 
 // Returns a note if files are shorter than a window, and so are left out; empty if none is.
@@ -213,7 +243,7 @@ std::string note_of_short(std::span<const TokenFile> files, std::int64_t context
                      count > 1 ? fmt::format("; so are {} more of the {} files", count - 1, files.size()) : "");
 }
 
-// Returns the vocabulary's size. Throws DataFault if a token is not smaller.
+// Returns the vocabulary's size. Throws KeyFault if a token is not smaller.
 std::int64_t vocabulary_of(std::span<const TokenFile> files, const TokenStreamOptions& options) {
   const std::int64_t most = options.vocabulary.value_or(std::int64_t{largest_token} + 1);
   std::int64_t vocabulary = options.vocabulary.value_or(2);
@@ -222,10 +252,11 @@ std::int64_t vocabulary_of(std::span<const TokenFile> files, const TokenStreamOp
     vocabulary = std::max(vocabulary, largest + 1);
     if (largest < most) continue;
     const auto found = file.find_at_least(most);
-    reject(file.path(), fmt::format("token {}, counted from 0, is {}; must be less than {}", found ? found->index : 0,
-                                    found ? found->token : largest,
-                                    options.vocabulary ? fmt::format("`vocabulary`, {}", most)
-                                                       : fmt::format("{}: does `format` fit the file?", most)));
+    reject(file.path(), options.vocabulary ? "vocabulary" : "format",
+           fmt::format("token {}, counted from 0, is {}; must be less than {}", found ? found->index : 0,
+                       found ? found->token : largest,
+                       options.vocabulary ? fmt::format("`vocabulary`, {}", most)
+                                          : fmt::format("{}: does `format` fit the file?", most)));
   }
   return vocabulary;
 }
@@ -240,8 +271,8 @@ Opened opened(const path& directory, const TokenStreamOptions& options) {
   Opened result{.size = {}, .train = windows_of(files.train, options), .test = windows_of(files.test, options)};
   const std::int64_t test_windows = result.test.windows();
   if (options.test_windows.value_or(0) > test_windows)
-    reject(directory, fmt::format("test_windows = {}; must be at most {}, the number in the test files",
-                                  *options.test_windows, test_windows));
+    reject(directory, "test_windows",
+           fmt::format("its test files have {0} windows; `test_windows` must be at most {0}", test_windows));
   const std::int64_t width = options.context + 1;
   DatasetSize& size = result.size;
   size.train = result.train.windows();
@@ -279,8 +310,9 @@ TokenFile::TokenFile(const std::filesystem::path& file, std::optional<TokenType>
   }
   const HeaderForm* const form = header_form(file, mapped_);
   if (form && type && *type != form->type)
-    reject(file, fmt::format("has llm.c's header of {} tokens; `format` is {}, and must be \"auto\" or {}",
-                             name_of(form->type), name_of(*type), name_of(form->type)));
+    reject(file, "format",
+           fmt::format("has llm.c's header of {} tokens; `format` is {}, and must be \"auto\" or {}",
+                       name_of(form->type), name_of(*type), name_of(form->type)));
   type_ = form ? form->type : type.value_or(TokenType::uint16);
   begin_ = form ? header_bytes : 0;
   const std::size_t bytes = mapped_.size - begin_;
@@ -289,7 +321,7 @@ TokenFile::TokenFile(const std::filesystem::path& file, std::optional<TokenType>
            fmt::format("has {} bytes; must be a multiple of {}, the size of a token of {}{}", bytes, bytes_of(type_),
                        name_of(type_), type ? "" : ", which files without llm.c's header have unless `format` is set"));
   if (!form && !type && look_like_uint32(mapped_.bytes.get(), bytes))
-    reject(file,
+    reject(file, "format",
            "every second number is 0, as if its tokens were uint32; `format` must be \"uint32\", or \"uint16\" if they "
            "are not");
   size_ = static_cast<std::int64_t>(bytes / bytes_of(type_));
