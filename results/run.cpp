@@ -94,7 +94,8 @@ std::string timing_class(const TomlNode& resolved) {
   const TomlNode* training = resolved.find("training");
   if (!training) return {};
   TomlNode kind;
-  for (const char* const key : {"model", "dataset", "micro_batch_size", "batching", "token_budget"})
+  for (const char* const key :
+       {"model", "dataset", "micro_batch_size", "batching", "token_budget", "device", "precision", "device_batch"})
     if (const TomlNode* value = training->find(key)) kind.set(key, {}, *value);
   for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
     const TomlNode *described = resolved.find(tables), *chosen_name = kind.find(chosen);

@@ -54,6 +54,7 @@ struct TrainingPlan {
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads the data; returns null in time-only runs
   std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads the data; empty: kinds are not counted
   Arithmetic arithmetic{};                                             // where LibTorch computes the model
+  ArithmeticPlaces arithmetic_places{};                                // of the keys of `arithmetic`
   Bytes parameter_bytes{};                                             // 4 bytes for each parameter
   ObjectiveMemory memory{};                // memory that the objective needs; not in the hash
   std::vector<ParameterTensor> tensors{};  // empty if they are unknown before the objective exists
@@ -153,7 +154,8 @@ std::optional<double> number_in(std::string_view text);
 std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep);
 
 // The part of a resolved configuration that determines how long this machine takes for a micro-batch: model and data
-// set with their settings, and the micro-batch's size. Runs with equal texts have about equally long micro-batches.
+// set with their settings, the micro-batch's size, and the device. Runs with equal texts have about equally long
+// micro-batches.
 std::string timing_class(const TomlNode& resolved);
 
 // Version of the program's results. It is part of every run's hash, so that outdated results are not reused. Raise it

@@ -452,6 +452,8 @@ std::string to_json(const RunMetadata& metadata) {
   json["libtorch_version"] = metadata.libtorch_version;
   json["blas_kernel"] = metadata.blas_kernel;
   json["torch_kernels"] = metadata.torch_kernels;
+  json["device"] = metadata.device;
+  json["precision"] = metadata.precision;
   json["cluster"] = metadata.cluster;
   json["processes"] = metadata.processes;
   json["threads"] = metadata.threads;

@@ -61,7 +61,9 @@ struct RunMetadata {
   int processes = 1;
   std::string blas_kernel;
   std::string libtorch_version;
-  std::string torch_kernels{};  // kernels that LibTorch has chosen for the processor
+  std::string torch_kernels{};        // kernels that LibTorch has chosen for the processor, and a GPU's name
+  std::string device = "cpu";         // training.device; of a GPU with its name, such as "cuda:0 (NVIDIA H200)"
+  std::string precision = "float32";  // training.precision
   std::chrono::system_clock::time_point start;
   std::chrono::system_clock::time_point end;
   std::string exit;           // status of the run: finished, diverged or failed

@@ -139,11 +139,22 @@ MemoryUse memory_use(const CommandLine& line, int ranks);
 
 // Returns the largest need of a run or trial, as `check` prints it. Empty without runs.
 std::string memory_line(const Experiment& experiment, const MemoryUse& use);
-// As memory_line, for the memory of a GPU, and why no run can start on this machine; empty for the processor.
+// As memory_line, for the memory of a GPU; empty for the processor.
 std::string device_line(const Experiment& experiment, const MemoryUse& use);
 
-// Throws ConfigurationFault if LibTorch cannot compute on a run's device or in its precision on this machine.
-void refuse_missing_devices(const Experiment& experiment, const CommandLine& line);
+// Returns the bytes that all workers of a run send together, such as "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB
+// (AdamW)", as far as they follow from the methods' schedules. Names the other methods. Nothing is simulated.
+std::string bytes_line(const Experiment& experiment);
+
+// Whether LibTorch can compute on the run's device and in its precision on this machine.
+bool has_device_of(const Run& run);
+
+// Returns a fault for each key because of which LibTorch cannot compute runs or common phases on this machine.
+FaultList missing_devices(const Experiment& experiment);
+
+// Throws ConfigurationFault with these faults, of runs (or trials, with [tune]) that must still be executed. `compare`
+// executes runs on both clusters; for all other commands `is_mpi_rank` says on which one.
+void refuse_missing_devices(const Experiment& experiment, const CommandLine& line, bool is_mpi_rank);
 
 // Throws ConfigurationFault if a run or trial that must still be executed needs more memory than the limit of --memory
 // leaves for each process.

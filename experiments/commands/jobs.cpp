@@ -9,12 +9,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <random>
+#include <set>
+#include <span>
 #include <thread>
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/execution/cost.hpp"
 #include "experiments/execution/tuning.hpp"
+#include "experiments/sections/definition.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
@@ -234,6 +238,45 @@ std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   return text;
 }
 
+// Returns why LibTorch cannot compute so on this machine; empty: it can. To try it takes time, so each device and
+// precision is tried once.
+const std::string& why_missing(const Arithmetic& arithmetic) {
+  static std::map<std::pair<std::string, bool>, std::string> known = {{{"cpu", false}, ""}, {{"cpu:copy", false}, ""}};
+  const auto [found, is_new] = known.try_emplace({arithmetic.device, arithmetic.bfloat16});
+  if (is_new) found->second = why_no_arithmetic(arithmetic);
+  return found->second;
+}
+
+// Adds a fault if LibTorch cannot compute the run on this machine, at the key that is the reason. `table`: the table of
+// the key in the file.
+void add_missing_device(const Run& run, const std::string& table, FaultList& faults) {
+  const Arithmetic& arithmetic = run.training.arithmetic;
+  const std::string& why = why_missing(arithmetic);
+  if (why.empty()) return;
+  const bool has_device = why_missing({.device = arithmetic.device}).empty();
+  const char* const key = has_device ? "precision" : "device";
+  const bool is_own = std::ranges::any_of(run.own_training, [&](const auto& own) { return own.first == key; });
+  const std::string name =
+      fmt::format("{}{}.{}", is_own ? fmt::format("methods.{}.", run.method_index) : "", table, key);
+  if (has_device)
+    faults.add(run.training.arithmetic_places.precision,
+               fmt::format("{} = \"bfloat16\"; must be \"float32\" here: {}", name, why));
+  else
+    faults.add(run.training.arithmetic_places.device,
+               fmt::format("{} = \"{}\"; must be a device of this machine: {}", name, arithmetic.device, why));
+}
+
+// Adds the faults of the run and, if `is_to_do` is true for it, of its common phase.
+template <typename IsToDo>
+void add_missing_devices(const Run& run, const IsToDo& is_to_do, FaultList& faults) {
+  add_missing_device(run, "training", faults);
+  if (!run.common_phase || !is_to_do(*run.common_phase)) return;
+  const Run& phase = *run.common_phase;
+  const bool is_own = std::ranges::any_of(run.own_training, [](const auto& own) { return own.first == "device"; });
+  const bool differs = phase.training.arithmetic != run.training.arithmetic;
+  add_missing_device(phase, differs && !is_own ? "training.common" : "training", faults);
+}
+
 // Returns the bytes of a unit, such as "b", "k", "kb", "ki" or "kib". Returns 0 if there is no such unit.
 double unit_bytes(std::string unit) {
   if (unit.ends_with('b')) unit.pop_back();
@@ -321,24 +364,79 @@ std::string device_line(const Experiment& experiment, const MemoryUse& use) {
       std::ranges::max_element(experiment.runs, {}, [](const Run& run) { return run.training.memory.device_bytes; });
   if (largest == experiment.runs.end() || largest->training.arithmetic.is_processor()) return {};
   const auto bytes = static_cast<double>(largest->training.memory.device_bytes) * use.threads;
-  const std::string why = why_no_arithmetic(largest->training.arithmetic);
-  return fmt::format("memory of the device \"{}\": about {} for parameters, gradients and activations of {} thread{}{}",
-                     largest->training.arithmetic.device, memory_text(bytes), use.threads, use.threads == 1 ? "" : "s",
-                     why.empty() ? "" : fmt::format("; no run can start here: {}", why));
+  return fmt::format("memory of the device \"{}\": about {} for parameters, gradients and activations of {} thread{}",
+                     largest->training.arithmetic.device, memory_text(bytes), use.threads, use.threads == 1 ? "" : "s");
 }
 
-void refuse_missing_devices(const Experiment& experiment, const CommandLine& line) {
+std::string bytes_line(const Experiment& experiment) {
+  constexpr double most_rounds = 1e6, most_of_all = 1e8;  // counting these takes about 0.1 s, and a few seconds
+  struct Sent {
+    double bytes;
+    std::string label;
+  };
+  std::vector<Sent> sent;
+  std::vector<std::string> unknown;  // labels of methods
+  std::set<std::pair<std::size_t, decltype(Run::sweep)>> seen;
+  double counted = 0;
   for (const Run& run : experiment.runs) {
-    const Arithmetic& arithmetic = run.training.arithmetic;
-    if (arithmetic == Arithmetic{}) continue;
-    const std::string why = why_no_arithmetic(arithmetic);
-    if (why.empty()) continue;
-    throw ConfigurationFault(
-        arithmetic.is_processor()
-            ? fmt::format("{}: training.precision = \"bfloat16\"; must be \"float32\" here: {}", line.file, why)
-            : fmt::format("{}: training.device = \"{}\"; must be a device of this machine: {}", line.file,
-                          arithmetic.device, why));
+    if (!seen.emplace(run.method_index, run.sweep).second) continue;  // another seed sends equally many bytes
+    const auto known = counted < most_of_all ? scheduled_communication(run, most_rounds) : std::nullopt;
+    if (known) {
+      counted += static_cast<double>(known->rounds);
+      sent.push_back({static_cast<double>(known->bytes.value()), run_label(run.method, run.sweep)});
+    } else if (std::ranges::find(unknown, run.method) == unknown.end()) {
+      unknown.push_back(run.method);
+    }
   }
+  if (sent.empty() && unknown.empty()) return {};
+  std::string text = experiment.tuning ? "bytes sent in a run with the file's own values of the tuned keys: "
+                                       : "bytes sent in a run: ";
+  if (sent.empty()) return text + "not known in advance; see `predict`";
+  const auto least = std::ranges::min_element(sent, {}, &Sent::bytes);
+  const auto most = std::ranges::max_element(sent, {}, &Sent::bytes);
+  const std::string low = size_text(least->bytes), high = size_text(most->bytes);
+  text +=
+      low == high ? low : fmt::format("{} ({}) to {} ({})", low, printable(least->label), high, printable(most->label));
+  if (unknown.empty()) return text;
+  constexpr std::size_t most_shown = 3;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(most_shown, unknown.size()); ++i)
+    names += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", printable(unknown[i]));
+  if (unknown.size() > most_shown) names += fmt::format(" and {} more", unknown.size() - most_shown);
+  return fmt::format("{}; for {} see `predict`", text, names);
+}
+
+bool has_device_of(const Run& run) { return why_missing(run.training.arithmetic).empty(); }
+
+FaultList missing_devices(const Experiment& experiment) {
+  FaultList faults;
+  for (const Run& run : experiment.runs)
+    add_missing_devices(
+        run, [](const Run&) { return true; }, faults);
+  return faults;
+}
+
+void refuse_missing_devices(const Experiment& experiment, const CommandLine& line, bool is_mpi_rank) {
+  if (missing_devices(experiment).empty()) return;
+  const std::string& results = line.options.results_directory;
+  const bool compares = line.command == "compare";
+  const auto is_to_do = [&](const Run& run) {
+    const auto is_missing = [&](bool mpi) { return runs_to_do(std::span(&run, 1), results, mpi).front() != 0; };
+    return line.options.rerun || is_missing(is_mpi_rank) || (compares && is_missing(true));
+  };
+  std::vector<Run> tuned;  // the trials and, once they have ended, the runs with the best settings
+  if (experiment.tuning && is_mpi_rank) tuned = first_trials(experiment);
+  if (experiment.tuning && !is_mpi_rank) {
+    TuningSoFar so_far = tuning_so_far(experiment, results);
+    tuned = std::move(so_far.trials);
+    if (so_far.runs) tuned.insert(tuned.end(), so_far.runs->begin(), so_far.runs->end());
+  }
+  FaultList faults;
+  for (const Run& run : experiment.tuning ? tuned : experiment.runs) {
+    if (compares && !line.compare.all_seeds && run.seed != experiment.seeds.front()) continue;
+    if (is_to_do(run)) add_missing_devices(run, is_to_do, faults);
+  }
+  throw_if_any(faults);
 }
 
 void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {

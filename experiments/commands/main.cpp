@@ -44,7 +44,8 @@ RunPlan work_of(std::span<const Run> runs, std::span<const Run> later, const Com
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   PlanOptions options{.results = results, .threads = line.options.threads > 0 ? line.options.threads : cores};
   if (line.measures)
-    options.measure = [](const Run& run) {
+    options.measure = [](const Run& run) -> std::optional<double> {
+      if (!has_device_of(run)) return std::nullopt;
       MicroBatchWork work;
       work.seed = run.seed;
       return measure_micro_batch_s(*run.training.make_objective(), work);
@@ -105,8 +106,11 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
   for (std::string note; std::getline(notes, note);) result += fmt::format("# {}\n", printable(note));
   result += experiment.tuning ? checked_tuning(experiment, line)
                               : fmt::format("# {}\n", text_of(work_of(experiment.runs, {}, line), line, "run"));
-  for (const std::string& line_of_memory : {memory_line(experiment, use), device_line(experiment, use)})
-    if (!line_of_memory.empty()) result += fmt::format("# {}\n", line_of_memory);
+  for (const std::string& need : {bytes_line(experiment), memory_line(experiment, use), device_line(experiment, use)})
+    if (!need.empty()) result += fmt::format("# {}\n", need);
+  std::istringstream missing(missing_devices(experiment).report());
+  for (std::string fault; std::getline(missing, fault);)
+    result += fmt::format("# cannot start here: {}\n", printable(fault));
   return result;
 }
 
@@ -235,9 +239,10 @@ void prepare_experiment(Task& task, const MpiSession& session) {
     task.experiment.reset();
     return;
   }
-  if (line.command == "run") refuse_missing_devices(*task.experiment, line);
-  if (line.command == "check" || line.command == "run")
-    refuse_beyond_memory(*task.experiment, line, memory_use(line, session.active() ? session.size() : 0));
+  const MemoryUse use = memory_use(line, session.active() ? session.size() : 0);
+  if (line.command == "run" || line.command == "compare")
+    refuse_missing_devices(*task.experiment, line, use.is_mpi_rank);
+  if (line.command == "check" || line.command == "run") refuse_beyond_memory(*task.experiment, line, use);
   if (line.command == "predict") check_against(*task.experiment, line.against);
   if (!line.target_runs.empty()) {
     task.target = read_target_runs(line.target_runs);

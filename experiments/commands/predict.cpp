@@ -23,14 +23,8 @@ namespace {
 // method's schedule, the budget is in steps, and all workers take part.
 std::optional<PredictedCommunication> communication_of(const Run& run, const std::optional<SimulatedTime>& simulated) {
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
-  const Budget& budget = run.budget;
-  if (ends_by_steps(budget) && run.cluster.data_of.empty() && !run.cluster.outages) {
-    const ScheduledRounds rounds(run);
-    if (rounds.are_known() && rounds.are_countable(*budget.steps)) {
-      const Communicated all = rounds.until(*budget.steps);
-      return PredictedCommunication{static_cast<double>(all.rounds), static_cast<double>(all.bytes.value()), true};
-    }
-  }
+  if (const auto all = scheduled_communication(run))
+    return PredictedCommunication{static_cast<double>(all->rounds), static_cast<double>(all->bytes.value()), true};
   if (!simulated || !simulated->total_time_s) return std::nullopt;
   return PredictedCommunication{simulated->rounds, simulated->bytes, false};
 }

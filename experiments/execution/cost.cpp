@@ -96,18 +96,6 @@ std::string about(double seconds) {
   return hours < 99.5 ? fmt::format("about {:.2g} h", hours) : fmt::format("about {:.0f} h", hours);
 }
 
-std::string size_text(double bytes) {
-  constexpr std::array units = {"kB", "MB", "GB", "TB"};
-  double size = bytes / 1000;
-  std::size_t unit = 0;
-  while (size >= 999.5 && unit + 1 < units.size()) {
-    size /= 1000;
-    ++unit;
-  }
-  const std::string number = size < 99.5 ? fmt::format("{:.2g}", size) : fmt::format("{:.0f}", size);
-  return fmt::format("about {} {}", number, units[unit]);
-}
-
 // --- Memory ---
 
 constexpr int most_own_stacks = 8192;      // as in SimulatedOptions
@@ -222,19 +210,22 @@ std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optio
   const double simulation_s = worker_s * numbers.steps * numbers.workers + drawn_s * numbers.micro_batches;
   if (!trains(run)) return simulation_s;
   const ObjectiveMemory& objective = run.training.memory;
-  if (!objective.is_known && !micro_batch_s) return {};
-  const double forward_s = 2 * objective.multiply_adds / operations_per_s;
-  const double gradient_s =
-      micro_batch_s.value_or(3 * forward_s * static_cast<double>(run.training.samples_per_micro_batch));
+  const bool is_on_processor = run.training.arithmetic.is_processor();
+  if ((!objective.is_known || !is_on_processor) && !micro_batch_s) return {};
+  // A gradient takes as long as three forward passes.
+  const double forwards = 3 * static_cast<double>(run.training.samples_per_micro_batch);
+  const double counted_s = 2 * objective.multiply_adds / operations_per_s;
+  const double gradient_s = micro_batch_s.value_or(forwards * counted_s);
+  const double forward_s = is_on_processor ? counted_s : gradient_s / forwards;
   const double evaluated = static_cast<double>(objective.test_samples + run.evaluation.train_samples);
   // A step reads parameters, gradient and moments, and writes parameters and moments. Workers with own models each do
   // so.
   const HeldVectors held = run.algorithm->traits().held;
   const double descents = numbers.steps * (held.models >= 1 ? numbers.workers : 1);
   const double descent_s = (3 + 2 * numbers.moments) * numbers.vector_bytes / bytes_per_s;
-  return simulation_s +
-         (numbers.micro_batches * gradient_s + numbers.evaluations * evaluated * forward_s + descents * descent_s) /
-             threads;
+  // All threads share one device, but each has a core of the processor.
+  const double passes_s = numbers.micro_batches * gradient_s + numbers.evaluations * evaluated * forward_s;
+  return simulation_s + passes_s / (is_on_processor ? threads : 1) + descents * descent_s / threads;
 }
 
 std::optional<double> disk_bytes(const Run& run, bool mpi) {
@@ -273,14 +264,14 @@ RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span
 
   const std::vector<KnownTime> known =
       known_times(experiment_directory(options.results, missing.front()->experiment), options.mpi);
-  std::map<std::string, double> micro_batch_s;  // by kind of runs
+  std::map<std::string, std::optional<double>> micro_batch_s;  // by kind of runs
   const auto time_of = [&](const Run& run) {
     std::optional<double> time_s = time_by_finished_runs(run, known);
     if (time_s || options.threads == 0) return time_s;
     plan.may_measure |= run.training.trains_network;
     std::optional<double> measured_s;
     if (options.measure && run.training.trains_network) {
-      const auto [at, is_new] = micro_batch_s.try_emplace(run.timing_class, 0);
+      const auto [at, is_new] = micro_batch_s.try_emplace(run.timing_class);
       if (is_new) at->second = options.measure(run);
       measured_s = at->second;
     }
@@ -308,6 +299,17 @@ std::vector<int> runs_to_do(std::span<const Run> runs, const fs::path& results, 
   return to_do;
 }
 
+std::string size_text(double bytes) {
+  constexpr std::array units = {"kB", "MB", "GB", "TB"};
+  double size = bytes / 1000;
+  std::size_t unit = 0;
+  while (size >= 999.5 && unit + 1 < units.size()) {
+    size /= 1000;
+    ++unit;
+  }
+  return fmt::format("{} {}", size < 99.5 ? fmt::format("{:.2g}", size) : fmt::format("{:.0f}", size), units[unit]);
+}
+
 std::string plan_text(const RunPlan& plan, const std::string& noun) {
   std::string text = fmt::format("{} {}{}", plan.runs, noun, plan.runs == 1 ? "" : "s");
   if (plan.finished > 0) text += fmt::format(", {} finished", plan.finished);
@@ -319,7 +321,7 @@ std::string plan_text(const RunPlan& plan, const std::string& noun) {
   text += plan.time_s ? fmt::format("; {} on this machine, by {}", about(*plan.time_s / plan.side_by_side),
                                     sources[static_cast<std::size_t>(plan.time_by)])
                       : "; the time is unknown until some are finished";
-  return text + (plan.bytes ? fmt::format("; {} on the disk", size_text(*plan.bytes))
+  return text + (plan.bytes ? fmt::format("; about {} on the disk", size_text(*plan.bytes))
                             : "; the disk space is not known in advance");
 }
 

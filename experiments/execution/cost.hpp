@@ -33,8 +33,8 @@ std::optional<double> time_by_finished_runs(const Run& run, std::span<const Know
 // Estimates the run's time, in seconds, from the number of operations of gradients, evaluations and steps, and from the
 // number of simulated events. On usual processors the estimate is right within a factor of three. For sequences it is
 // too long, because each sequence counts with the longest length. `micro_batch_s`: measured time of a gradient on one
-// thread. Returns nullopt if the budget does not determine the number of steps, or for a user's module without a
-// measured time.
+// thread. Returns nullopt if the budget does not determine the number of steps, or, without a measured time, for a
+// user's module and for a device other than the processor.
 std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optional<double> micro_batch_s = {});
 
 // Estimates the bytes on the disk from the number of rows and files, within a factor of about two. Returns nullopt if
@@ -60,9 +60,9 @@ struct PlanOptions {
   std::filesystem::path results{};  // directory that contains finished runs
   bool mpi = false;
   int threads = 0;  // 0: time is estimated only from finished runs
-  // Measures the time of a micro-batch on one thread. Called once for each kind of runs. If empty, operations are
-  // counted instead.
-  std::function<double(const Run&)> measure{};
+  // Measures the time of a micro-batch on one thread. Called once for each kind of runs. If empty, or if it returns
+  // nullopt because this machine lacks the run's device, operations are counted instead.
+  std::function<std::optional<double>(const Run&)> measure{};
 };
 
 // Plans the runs whose entry in `to_do` is not 0, and missing common phases. `later`: the runs that follow trials.
@@ -75,6 +75,9 @@ std::vector<int> runs_to_do(std::span<const Run> runs, const std::filesystem::pa
 // Returns, for example, "12 runs, 3 finished; about 4 min on this machine, by finished runs; about 2.1 MB on the disk".
 // `noun`: "run" or "trial".
 std::string plan_text(const RunPlan& plan, const std::string& noun = "run");
+
+// Returns a size with two digits, such as "1.6 MB".
+std::string size_text(double bytes);
 
 // The estimated peak of resident memory, in bytes, of a process that executes a run. A run that does not fit can thus
 // be refused before it starts, instead of being killed.

@@ -488,6 +488,8 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .blas_kernel = torch_is_loaded() ? blas_kernel() : "none loaded",
                              .libtorch_version = torch_version(),
                              .torch_kernels = torch_kernels(run.training.arithmetic.device),
+                             .device = torch_device(run.training.arithmetic.device),
+                             .precision = run.training.arithmetic.bfloat16 ? "bfloat16" : "float32",
                              .start = outcome.start,
                              .end = outcome.end,
                              .exit = to_string(summary.status),

@@ -529,11 +529,10 @@ Communicated ScheduledRounds::until(Step steps) const {
   return found->second;
 }
 
-bool ScheduledRounds::are_countable(Step steps) const {
-  constexpr double most_rounds = 1e8;
+bool ScheduledRounds::are_countable(Step steps, double most) const {
   const Step few = std::min(steps, Step{1'000'000});
   const double per_step = static_cast<double>(until(few).rounds) / static_cast<double>(few.value());
-  return per_step * static_cast<double>(steps.value()) <= most_rounds;
+  return per_step * static_cast<double>(steps.value()) <= most;
 }
 
 Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit) const {
@@ -577,6 +576,14 @@ bool ScheduledRounds::stand_for_all(Step first, Step all) const {
   if (!known_) return true;
   const bool is_cut_off = !ends_round(first) && tolerance * static_cast<double>(until(first).rounds) < 1;
   return !is_cut_off && (first >= all || misfit(first, all) <= tolerance);
+}
+
+std::optional<Communicated> scheduled_communication(const Run& run, double most_rounds) {
+  if (!ends_by_steps(run.budget) || !run.cluster.data_of.empty() || run.cluster.outages) return std::nullopt;
+  const ScheduledRounds rounds(run);
+  const Step steps = *run.budget.steps;
+  return rounds.are_known() && rounds.are_countable(steps, most_rounds) ? std::optional(rounds.until(steps))
+                                                                        : std::nullopt;
 }
 
 ScheduledRounds::Span ScheduledRounds::round_with(Step step, Step all) const {

@@ -29,8 +29,8 @@ class ScheduledRounds {
   // Returns the communication of a run of this many steps in which no worker leaves. Requires are_known().
   Communicated until(Step steps) const;
 
-  // Whether the rounds are few enough to be counted quickly.
-  bool are_countable(Step steps) const;
+  // Whether the rounds are few enough to be counted quickly: at most `most`.
+  bool are_countable(Step steps, double most = 1e8) const;
   // Returns the last step within [at_least, at_most] at which a round and a cycle of the method end. If there is no
   // such step, returns the first one between at_most and `limit`. If there is none there either, or if rounds are
   // unknown, returns at_most.
@@ -56,6 +56,10 @@ class ScheduledRounds {
   bool known_;
   mutable std::map<Step, Communicated> until_{};
 };
+
+// Returns the communication of the whole run if it follows from the method's schedule: the budget is in steps alone,
+// all workers take part in all of them, and there are at most `most_rounds` rounds. Otherwise returns nullopt.
+std::optional<Communicated> scheduled_communication(const Run& run, double most_rounds = 1e8);
 
 struct SimulatedTime {
   Step steps{};             // number of simulated steps

@@ -838,6 +838,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   plan.tensors = result.objective.tensors;
   plan.memory = result.objective.memory;
   plan.arithmetic = result.objective.arithmetic;
+  plan.arithmetic_places = result.objective.arithmetic_places;
   plan.options.clip_norm = training.number(
       {"clip_norm", "Largest global norm of gradients; 0: none. See algorithms/README.md for which gradients."},
       {.low = 0, .high_open = true}, 0.0);

@@ -27,7 +27,8 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FACTS = {"syncopate_version": "Syncopate", "commit": "commit", "results_version": "version of the results",
          "cluster": "cluster", "processor": "processor", "cores": "cores", "threads": "threads", "processes": "processes",
          "operating_system": "operating system", "compiler": "compiler", "compiler_flags": "compiler’s options",
-         "libtorch_version": "LibTorch", "blas_kernel": "BLAS kernel", "torch_kernels": "LibTorch’s kernels"}
+         "libtorch_version": "LibTorch", "blas_kernel": "BLAS kernel", "torch_kernels": "LibTorch’s kernels",
+         "device": "device", "precision": "precision"}
 
 
 def configuration_section(comparisons: list[Comparison], file_name: str) -> str:

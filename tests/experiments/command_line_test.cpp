@@ -14,6 +14,8 @@
 #include <sstream>
 #include <string>
 
+#include "experiments/sections/experiment.hpp"
+#include "results/run_directory.hpp"
 #include "results/text_table.hpp"
 #include "tests/experiments/program.hpp"
 #include "tests/workers/script_files.hpp"
@@ -675,6 +677,83 @@ TEST_F(TorchLibrary, IsNotNeededByWhatTrainsNoNetwork) {
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_EQ(metadata()["blas_kernel"], "none loaded");
   EXPECT_EQ(metadata()["torch_kernels"], "none loaded");
+  EXPECT_EQ(metadata()["device"], "cpu");
+  EXPECT_EQ(metadata()["precision"], "float32");
+}
+
+TEST_F(TorchLibrary, MetadataNameTheDeviceAndThePrecision) {
+  write("network.toml", model_experiment("linear"));
+  const auto run = syncopate("run network.toml training.device=cpu:copy");
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(metadata()["device"], "cpu:copy");
+  EXPECT_EQ(metadata()["precision"], "float32");
+  std::filesystem::remove_all(directory / "results");
+  if (syncopate("run network.toml training.precision=bfloat16").status != 0)
+    GTEST_SKIP() << "LibTorch has no bfloat16 on this processor";
+  EXPECT_EQ(metadata()["device"], "cpu");
+  EXPECT_EQ(metadata()["precision"], "bfloat16");
+}
+
+// No machine has a GPU with these numbers.
+TEST_F(TorchLibrary, AMissingDeviceIsAFaultAtItsKey) {
+  write("e.toml", model_experiment("linear") +
+                      "[[methods]]\nlabel = \"b\"\nalgorithm = \"sync-sgd\"\ntraining.device = \"cuda:99\"\n"
+                      "[profiles.gpu]\n\"training.device\" = \"cuda:98\"\n");
+  const std::string of_method =
+      "e.toml:26:19: methods.1.training.device = \"cuda:99\"; must be a device of this machine: ";
+  const std::string of_profile =
+      "e.toml:28:21: profile \"gpu\": training.device = \"cuda:98\"; must be a device of this machine: ";
+  const std::string of_command_line = "command line: training.device = \"cuda:97\"; must be a device of this machine: ";
+  for (const std::string command : {"run e.toml", "compare e.toml"}) {
+    const auto refused = syncopate(command);
+    EXPECT_EQ(refused.status, 2) << command;
+    EXPECT_THAT(refused.err, StartsWith(of_method)) << command;
+    EXPECT_THAT(syncopate(command + " --profile gpu").err,
+                testing::AllOf(HasSubstr(of_method), HasSubstr("\n" + of_profile)));
+    EXPECT_THAT(syncopate(command + " training.device=cuda:97").err,
+                testing::AllOf(HasSubstr(of_method), HasSubstr("\n" + of_command_line)));
+  }
+  EXPECT_THAT(syncopate("run e.toml ~methods.b training.device=cpu:copy,cuda:96").err,
+              StartsWith("command line: training.device = \"cuda:96\"; must be a device of this machine: "));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+  EXPECT_EQ(syncopate("run e.toml --only sync-sgd").status, 0) << "these runs do not need the device";
+}
+
+TEST_F(TorchLibrary, CheckSaysWhichDeviceIsMissingBesidesAllElse) {
+  write("e.toml", model_experiment("linear"));
+  for (const std::string measured : {"", " --measure"}) {
+    const auto check = syncopate("check e.toml training.device=cuda:99" + measured);
+    EXPECT_EQ(check.status, 0) << check.err;
+    EXPECT_THAT(check.out,
+                testing::AllOf(HasSubstr("\n# 1 run; the time is unknown until some are finished; about "),
+                               HasSubstr("\n# memory of the device \"cuda:99\": about "),
+                               HasSubstr("\n# cannot start here: command line: training.device = \"cuda:99\"; must "
+                                         "be a device of this machine: ")));
+  }
+}
+
+// The results are those of the processor, under the hash of the runs on the GPU.
+TEST_F(TorchLibrary, FinishedRunsNeedNoDevice) {
+  namespace fs = std::filesystem;
+  const std::string file = write("e.toml", model_experiment("linear")), device = "training.device=cuda:99";
+  ASSERT_EQ(syncopate("run e.toml --results results").status, 0);
+  const syncopate::Run made = load_experiment(file, {}).runs.front();
+  const syncopate::Run wanted = load_experiment(file, {device}).runs.front();
+  FileContents files;
+  for (const auto& entry : fs::directory_iterator(run_directory(directory / "results", made, false))) {
+    std::string text = read(entry.path());
+    if (const auto at = text.find(made.hash); at != text.npos) text.replace(at, made.hash.size(), wanted.hash);
+    if (entry.path().filename() != list_of_files) files[entry.path().filename()] = text;
+  }
+  files[list_of_files] = listed(files);
+  const fs::path finished = run_directory(directory / "results", wanted, false);
+  fs::create_directories(finished.parent_path());
+  write_directory(finished, files);
+  const auto run = syncopate("run e.toml --results results " + device);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("sync-sgd"));
+  for (const std::string more : {" --rerun", " seeds=2"})
+    EXPECT_EQ(syncopate("run e.toml --results results " + device + more).status, 2) << more;
 }
 
 TEST_F(TorchLibrary, WithoutItThereIsStillAVersion) {

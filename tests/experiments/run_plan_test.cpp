@@ -84,6 +84,9 @@ TEST(TimingClass, IsModelDataAndMicroBatch) {
       "1.0\n[models.mlp]\nhidden = 4\n";
   EXPECT_EQ(kind(text), kind("seeds = [9]\n" + text + "[models.cnn]\nwidth = 1\n"));
   EXPECT_NE(kind(text), kind(text + "depth = 2\n"));
+  const std::string plain = "[training]\nmodel = \"mlp\"\n";
+  EXPECT_NE(kind(plain), kind(plain + "device = \"cuda\"\n")) << "a run on the processor says nothing about a GPU";
+  EXPECT_NE(kind(plain), kind(plain + "precision = \"bfloat16\"\n"));
 }
 
 class TimeByArithmetic : public RunnerTest {
@@ -125,6 +128,33 @@ TEST_F(TimeByArithmetic, GoesByAMicroBatchThatWasMeasured) {
   run.training.memory.is_known = false;  // as for a user's own module
   EXPECT_FALSE(time_by_arithmetic(run, 1));
   EXPECT_NEAR(time_by_arithmetic(run, 1, 0.01).value(), 4000 * 0.01, 4);
+}
+
+// The rates are those of a processor. A GPU's passes take their turns, however many threads there are.
+TEST_F(TimeByArithmetic, IsUnknownOnAnotherDeviceUnlessAMicroBatchWasMeasured) {
+  syncopate::Run& run = network();
+  run.training.arithmetic.device = "cuda";
+  EXPECT_FALSE(time_by_arithmetic(run, 1));
+  EXPECT_NEAR(time_by_arithmetic(run, 1, 0.01).value(), 4000 * 0.01, 4);
+  EXPECT_NEAR(time_by_arithmetic(run, 4, 0.01).value(), 4000 * 0.01, 4);
+  const double without = time_by_arithmetic(run, 1, 0.024).value();
+  run.evaluation.every_steps = Step{100};
+  run.training.memory.test_samples = 10'000;  // each takes a third of a sample's gradient, 1 ms, 12 times
+  EXPECT_NEAR(time_by_arithmetic(run, 1, 0.024).value() - without, 12 * 10'000 * 0.001, 0.5);
+}
+
+TEST_F(TimeByArithmetic, AMicroBatchThatCannotBeMeasuredLeavesTheTimeOfADeviceUnknown) {
+  syncopate::Run& run = network();
+  run.training.trains_network = true;
+  run.training.arithmetic.device = "cuda";
+  const std::vector<syncopate::Run> runs = {run};
+  const RunPlan plan =
+      plan_of(runs, std::vector{1}, {},
+              {.results = options_.results_directory, .threads = 1, .measure = [](const syncopate::Run&) {
+                 return std::optional<double>();
+               }});
+  EXPECT_FALSE(plan.time_s);
+  EXPECT_THAT(plan_text(plan), HasSubstr("1 run; the time is unknown until some are finished; about "));
 }
 
 // A step reads the parameters and the gradient, and writes the parameters: 3 x 4e8 bytes at 1e10 bytes per second. Two
@@ -239,6 +269,25 @@ algorithm = "sync-sgd"
                     HasSubstr(" kB on the disk; --measure times a micro-batch for some seconds to improve this")));
   EXPECT_THAT(syncopate("check --measure " + file).out, HasSubstr(" on this machine, by the time of a micro-batch; "));
   EXPECT_FALSE(std::filesystem::exists(directory / "results")) << "nothing is kept of it";
+}
+
+// A sum of P = 1 MB among four workers sends 6 MB: 100 times with synchronous SGD, 10 times with Local SGD. What backup
+// workers send depends on delays.
+TEST_F(PlanProgram, CheckSaysTheBytesOfARunAsFarAsTheyAreKnown) {
+  const std::string file =
+      write("b.toml", std::string(time_only) +
+                          "[[methods]]\nalgorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 10 }\n"
+                          "[[methods]]\nalgorithm = \"backup-workers\"\nbackups = 1\n") +
+      " budget.steps=100 training.parameters=250000 seeds=2";
+  EXPECT_THAT(syncopate("check " + file).out,
+              HasSubstr("\n# bytes sent in a run: 60 MB (local-sgd) to 600 MB (sync-sgd); for \"backup-workers\" see "
+                        "`predict`\n"));
+  EXPECT_THAT(syncopate("check --only local-sgd " + file).out, HasSubstr("\n# bytes sent in a run: 60 MB\n"));
+  EXPECT_THAT(syncopate("check --only backup-workers " + file).out,
+              HasSubstr("\n# bytes sent in a run: not known in advance; see `predict`\n"));
+  EXPECT_THAT(syncopate("check --only sync-sgd " + file + " training.parameters=250000,500000").out,
+              HasSubstr("\n# bytes sent in a run: 600 MB (sync-sgd, parameters = 250k) to 1.2 GB (sync-sgd, parameters "
+                        "= 500k)\n"));
 }
 
 }  // namespace

@@ -673,6 +673,8 @@ TEST(Metadata, EveryValueStandsUnderItsOwnName) {
   metadata.blas_kernel = "SkylakeX";
   metadata.libtorch_version = "2.9";
   metadata.torch_kernels = "AVX2";
+  metadata.device = "cuda:0 (a GPU)";
+  metadata.precision = "bfloat16";
   metadata.exit = "diverged";
   metadata.hash = "0123456789abcdef";
   auto json = nlohmann::json::parse(to_json(metadata));
@@ -681,6 +683,8 @@ TEST(Metadata, EveryValueStandsUnderItsOwnName) {
   EXPECT_EQ(json["processes"], 5);
   EXPECT_EQ(json["libtorch_version"], "2.9");
   EXPECT_EQ(json["torch_kernels"], "AVX2");
+  EXPECT_EQ(json["device"], "cuda:0 (a GPU)");
+  EXPECT_EQ(json["precision"], "bfloat16");
   EXPECT_EQ(json["exit"], "diverged");
   EXPECT_EQ(json["configuration_hash"], "0123456789abcdef");
   EXPECT_EQ(json["schema_version"], results_schema_version);

@@ -403,10 +403,28 @@ TEST_F(DeviceKeys, AreCheckedOneByOne) {
   EXPECT_EQ(report_of({"training.device=cuda:1", "training.deterministic=true"}), "");
   for (const char* const wrong : {"gpu", "cuda:", "cuda:x", "cuda:100", "CPU", "cpu:0"})
     EXPECT_THAT(report_of({std::string("training.device=") + wrong}), HasSubstr("must be \"cpu\", \"cuda\"")) << wrong;
-  EXPECT_THAT(report_of({"training.device_batch=64"}), HasSubstr("has no effect with device = \"cpu\""));
   EXPECT_THAT(report_of({"training.deterministic=true"}), HasSubstr("always reproducible"));
   EXPECT_THAT(report_of({"training.device=mps", "training.precision=bfloat16"}), HasSubstr("must be \"float32\""));
   EXPECT_THAT(report_of({"training.model=quadratic", "training.device=cuda"}), HasSubstr("must be left out"));
+}
+
+// So a file for a GPU needs only another device to run on the processor.
+TEST_F(DeviceKeys, ABatchOfTheDeviceIsIgnoredOnTheProcessorWithANote) {
+  const std::vector<std::string> keys = {"training.model=linear", "training.dataset=gaussian-mixture"};
+  const auto with = [&](std::initializer_list<const char*> more) {
+    std::vector<std::string> all = keys;
+    all.insert(all.end(), more.begin(), more.end());
+    return plan(all);
+  };
+  const ObjectivePlan plain = with({}), ignored = with({"training.device=cpu", "training.device_batch=64"});
+  EXPECT_EQ(report, "");
+  EXPECT_EQ(ignored.arithmetic, plain.arithmetic);
+  EXPECT_THAT(ignored.notes, testing::Contains(HasSubstr("command line: training.device_batch = 64; has no effect with "
+                                                         "device = \"cpu\"")));
+  EXPECT_THAT(with({"training.device=cpu:copy", "training.device_batch=64"}).notes,
+              testing::SizeIs(plain.notes.size()));
+  with({"training.device_batch=0"});
+  EXPECT_EQ(report, "command line: training.device_batch = 0; must be an integer from 1 to 1048576");
 }
 
 TEST_F(DeviceKeys, AModuleThatDrawsRandomNumbersNeedsTheProcessor) {

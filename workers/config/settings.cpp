@@ -536,6 +536,11 @@ std::string Settings::written(std::string_view key) const {
   return fmt::format("{}: {}{}", node_->place.text(), name, default_text(entry.value));
 }
 
+SourcePlace Settings::place(std::string_view key) const {
+  const TomlNode* written = node_->find(key);
+  return written ? written->place : node_->place;
+}
+
 std::size_t Settings::faults_so_far() const { return node_->faults->size(); }
 
 void Settings::leave_out(std::string_view key) { node_->entry(key).value.reset(); }

@@ -202,6 +202,9 @@ class Settings {
   // Returns "<place>: <key> = <found>", the beginning of a fault's message, for faults that are found later.
   std::string written(std::string_view key) const;
 
+  // Returns the place of the key's value or, if the key is absent, the table's place, for faults that are found later.
+  SourcePlace place(std::string_view key) const;
+
   // The number of faults so far in the whole document. If the number has grown while you read some values, skip further
   // checks of these, which would report consequences of the same fault.
   std::size_t faults_so_far() const;

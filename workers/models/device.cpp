@@ -41,10 +41,12 @@ Arithmetic read_arithmetic(Settings& training) {
 
   if (arithmetic.is_processor() && arithmetic.deterministic)
     training.fault("deterministic", "has no effect: results on the processor are always reproducible");
-  if (!arithmetic.copies() && arithmetic.batch_samples)
-    training.fault("device_batch", "has no effect with device = \"cpu\", whose batches suit one core");
   if (arithmetic.bfloat16 && arithmetic.device == "mps")
     training.fault("precision", "must be \"float32\" with device = \"mps\"");
+  if (!arithmetic.copies()) {
+    arithmetic.batch_samples.reset();
+    training.leave_out("device_batch");
+  }
   if (!training.has("device")) training.leave_out("device");
   if (!training.has("precision")) training.leave_out("precision");
   if (!training.has("deterministic")) training.leave_out("deterministic");

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "workers/config/toml.hpp"
+
 namespace syncopate {
 
 class Settings;
@@ -25,8 +27,14 @@ struct Arithmetic {
   bool operator==(const Arithmetic&) const = default;
 };
 
-// Reads the keys. Keys with their defaults stay out of the resolved configuration, so that runs from before these keys
-// keep their hashes.
+// Where the file or command line sets training.device and training.precision, for faults that are found later.
+struct ArithmeticPlaces {
+  SourcePlace device{}, precision{};
+};
+
+// Reads the keys. `device_batch` is ignored with device = "cpu", so that a file for a GPU also runs on the processor
+// (plan_network makes a note of it). Then, and if they are not written, keys stay out of the resolved configuration, so
+// that hashes are those of runs without these keys.
 Arithmetic read_arithmetic(Settings& training);
 
 }  // namespace syncopate

@@ -451,6 +451,10 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
 void plan_network(const Model& model, const Network& built, const DatasetPlan& data, const NetworkTraining& how,
                   ObjectivePlan& plan, Settings& training) {
   plan.arithmetic = how.arithmetic;
+  plan.arithmetic_places = {.device = training.place("device"), .precision = training.place("precision")};
+  if (!how.arithmetic.copies() && training.has("device_batch"))
+    plan.notes.push_back(fmt::format("{}; has no effect with device = \"cpu\", whose batches suit one core",
+                                     training.written("device_batch")));
   if (built.draws() && !how.arithmetic.is_processor())
     training.fault(
         "device",

@@ -101,9 +101,10 @@ struct ObjectivePlan {
   std::shared_ptr<const BatchLengths> lengths{};  // lengths of micro-batches, if needed; null after a fault
   // Virtual and emulated times are those of padded micro-batches, although micro-batches are computed without padding.
   bool pads = false;
-  Arithmetic arithmetic{};           // for a network
-  bool asks_for_tokens = false;      // a language model, for which longer sequences have more questions
-  std::vector<std::string> notes{};  // information about the files of data and model; one sentence each
+  Arithmetic arithmetic{};               // for a network
+  ArithmeticPlaces arithmetic_places{};  // of the keys of `arithmetic`
+  bool asks_for_tokens = false;          // a language model, for which longer sequences have more questions
+  std::vector<std::string> notes{};      // remarks on files of data and model, and on keys; one sentence each
 };
 
 // Reads training.model, training.dataset, training.micro_batch_size, and how sequences form micro-batches. Reads all

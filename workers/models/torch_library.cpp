@@ -89,6 +89,11 @@ std::string torch_kernels(const std::string& device) {
   return name.empty() ? kernels : fmt::format("{}, {}", kernels, name);
 }
 
+std::string torch_device(const std::string& device) {
+  const std::string name = torch_is_loaded() ? torch_functions().name_of_device(device) : "";
+  return name.empty() ? device : name;
+}
+
 std::string loaded_torch_file() {
   std::string file;
   dl_iterate_phdr(

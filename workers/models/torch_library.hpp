@@ -25,6 +25,9 @@ std::string loaded_torch_file();
 // The kernels that LibTorch has chosen for this processor (torch_entry.cpp), and the name of a GPU on which it
 // computes; "none loaded" if it is not loaded.
 std::string torch_kernels(const std::string& device = "cpu");
+// A GPU with its name, such as "cuda:0 (NVIDIA H200)" for "cuda". Any other device, or one that LibTorch has not been
+// loaded for, as it is.
+std::string torch_device(const std::string& device);
 
 // Suppresses LibTorch's warnings, which are meant for authors of modules and would appear between lines of progress.
 // Call it while there is only one thread. Users see the warnings if they set $GLOG_minloglevel or $TORCH_CPP_LOG_LEVEL.
