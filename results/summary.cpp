@@ -521,7 +521,7 @@ std::span<const Measure> measures() {
       {"samples_to_target", "samples to target", "samples", "Samples until the first evaluation that meets the target.",
        less, 1, [](Summary run) { return of_target(run, &TimeToTarget::samples); }},
       {"mean_squared_gradient_norm", "squared gradient norm", "",
-       "Mean squared gradient norm before each step, weighted by kept micro-batches; measured at every step.", less, 1,
+       "Squared gradient norm at the model before a step: mean over steps, weighted by kept micro-batches.", less, 1,
        &RunSummary::mean_squared_gradient_norm},
       {"end_time_s", "time s", "s", "Time at the end of the run, on the cluster's clock.", less, 1,
        &RunSummary::end_time_s},

@@ -108,10 +108,11 @@ std::unique_ptr<Algorithm> read_async_local(Settings& settings, const AlgorithmC
   options.weight.by_workers = settings.choice({"rate_scaling", "The factor of each difference."},
                                               {{"none", false}, {"1/sqrt(N)", true}}, options.weight.by_workers);
   options.weight.staleness_exponent = settings.number(
-      {"staleness_exponent", "A difference is multiplied by (1 + its staleness)^-a."}, Range::at_least(0), 0.0);
-  options.weight.average_staleness =
-      settings.number({"average_staleness", "The staleness at which a difference has weight 1.", "updates"},
-                      Range{.low = 0, .high_open = true}, 0.0);
+      {"staleness_exponent", "A difference has the factor ((1 + its staleness) / (1 + average_staleness))^-a."},
+      Range::at_least(0), 0.0);
+  options.weight.average_staleness = settings.number(
+      {"average_staleness", "The staleness at which the factor of `staleness_exponent` is 1.", "updates"},
+      Range{.low = 0, .high_open = true}, 0.0);
   if (!settings.has("average_staleness")) settings.leave_out("average_staleness");
   if (options.weight.average_staleness > 0 && options.weight.staleness_exponent == 0)
     settings.fault("average_staleness", "needs a staleness_exponent above 0: with 0 all weights are equal");

@@ -31,7 +31,7 @@ struct NoLocoOptions {
   IndividualModels evaluated = IndividualModels::mean;
 };
 
-// Returns the worker's partner in this round, the worker itself if it has none. All workers draw the same order of
+// Returns the worker's partner in this round, or the worker itself if it has none. All workers draw the same order of
 // ranks, in which neighbours are partners.
 inline Rank partner_in(const Worker& worker, Step round) {
   std::vector<double> drawn;

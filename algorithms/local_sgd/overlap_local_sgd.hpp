@@ -8,7 +8,7 @@
 //          model + mixing z and v = momentum v + (model - z), and starts the average z = mean(z + v). Each worker has
 //          its own v; the mean of all v is a momentum of the anchor. The code keeps v in units of the learning rate
 //          (`momentum_units = "rate"`, the default; here v is multiplied by this round's mean rate / the last round's);
-//          "model" keeps v in units of the model. The paper's values are not established: `mixing` must be given, and
+//          "model" keeps v in units of the model. We do not know the paper's values: `mixing` must be given, and
 //          `momentum` is 0 by default. The first anchor is the initial model. Evaluations use the anchor; the last
 //          one uses the anchor after the last round's average. BatchNorm statistics stay with their worker. Every round
 //          has H steps; the code's first round has H + 1.

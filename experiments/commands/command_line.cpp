@@ -172,7 +172,7 @@ void add_side_by_side(CLI::App& command, CommandLine& line) {
                    "share the runs with other processes that are started with --share, here or on other machines");
   command.add_flag_callback(
       "--no-wait", [&options] { options.waits = false; },
-      "with --share: end when no run is left to start, without waiting for other processes and without a table");
+      "with --share: end when no run is left to start; only the process that ends last prints the table");
   add_option(command, "--lease-timeout", options.time_out_s, fmt::format("SECONDS [{}]", options.time_out_s),
              "time after which another process takes over the run of a silent process")
       ->check(number_between(0.1, 86400));

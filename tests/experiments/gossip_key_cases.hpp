@@ -10,7 +10,7 @@
 
 namespace syncopate {
 
-// Cases with 8 workers, and with graphs of the largest allowed number of neighbours.
+// Cases for the keys of graphs, with 8 workers.
 inline std::vector<KeyCase> graphs() {
   std::vector<KeyCase> cases;
   for (const std::string name : {"'decentralized-sgd'", "'stochastic-gradient-push'"}) {

@@ -417,9 +417,58 @@ TEST_F(Memory, OfARunIsWhatCheckSaysWithinBounds) {
         "cluster.workers=2", "methods.m.compression='{name=\"top-k\", ratio=0.01}'"}) {
     double found = ratio(overrides);
     // How many gradients wait at once depends on when the system lets the threads run, so a low ratio may be chance.
-    if (found <= 0.85) found = ratio(overrides);
+    for (int again = 0; again < 3 && found <= 0.85; ++again) found = ratio(overrides);
     EXPECT_GT(found, 0.85) << overrides;
     EXPECT_LT(found, 1.35) << overrides;
+  }
+}
+
+// A GPT of 0.8 million parameters on texts of 512 tokens. Its activations take most of the memory. If attention stored
+// its scores, they alone would take 128 MB per thread.
+TEST_F(Memory, OfAGptIsWhatCheckSaysWithinBounds) {
+  std::filesystem::create_directory(directory / "tokens");
+  for (const char* const split : {"train", "test"}) {
+    std::string tokens;
+    for (std::int64_t i = 0; i < 20 * 513; ++i) tokens += static_cast<char>('a' + i * i % 23);
+    write(std::string("tokens/") + split + ".bin", tokens);
+  }
+  write("e.toml", R"(name = "t"
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "gpt"
+dataset = "tokens"
+micro_batch_size = 4
+learning_rate = { schedule = "constant", peak = 1e-3 }
+optimizer.name = "adamw"
+[models.gpt]
+width = 128
+depth = 4
+heads = 4
+context = 512
+[datasets.tokens]
+directory = "tokens"
+format = "uint8"
+context = 512
+[budget]
+steps = 4
+[evaluation]
+every_steps = 4
+train_samples = 20
+[[methods]]
+algorithm = "sync-sgd"
+)");
+  for (const char* const precision : {"float32", "bfloat16"}) {
+    const std::string key = std::string(" --threads 2 training.precision=") + precision;
+    const auto measured = static_cast<double>(peak_bytes(directory, "run e.toml --results results --rerun" + key));
+    const double estimated = checked("e.toml" + key);
+    std::printf("%s: %.0f MB, estimated %.0f: %.2f\n", precision, 1e-6 * measured, 1e-6 * estimated,
+                estimated / measured);
+    EXPECT_GT(estimated / measured, 0.85) << precision;
+    EXPECT_LT(estimated / measured, 1.35) << precision;
   }
 }
 

@@ -346,6 +346,8 @@ TEST(Device, AttentionInBlocksInBfloat16IsNearThatOfFloat32) {
                                                    .dataset = data,
                                                    .sampling = sampling,
                                                    .chunk_samples = 8,
+                                                   .label_smoothing = 0,
+                                                   .mixup = 0,
                                                    .arithmetic = arithmetic});
       const Model model = initial(*objective);
       auto all = flatten(objective->gradient(model.parameters.data(), nullptr, micro_batches));

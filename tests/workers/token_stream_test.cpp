@@ -384,7 +384,7 @@ TEST_F(TokenStreams, ModelsGetTheirWindowsFromAnExperimentFile) {
 
 TEST_F(TokenStreams, FaultsStandAtTheKeyThatIsToBeChanged) {
   write("train.bin", FileBytes(402, 9));
-  write("val.bin", FileBytes(30, 9));
+  write("val.bin", FileBytes(30, 8));
   const std::string place = "datasets.tokens.", folder = directory_.string();
   const auto of = [&](const std::vector<std::string>& given) {
     std::vector<std::string> more = {"datasets.tokens.format=\"uint8\""};

@@ -22,8 +22,10 @@ bool is_device(std::string_view name) {
 
 Arithmetic read_arithmetic(Settings& training) {
   Arithmetic arithmetic;
-  const std::string device = training.text(
-      {"device", "Where gradients and evaluations are computed; virtual time does not depend on it."}, "cpu");
+  const std::string device = training.text({"device",
+                                            "Where gradients are computed: \"cpu\", \"cuda\", \"cuda:1\", ..., "
+                                            "\"mps\". Virtual time does not depend on it."},
+                                           "cpu");
   if (is_device(device))
     arithmetic.device = device;
   else

@@ -434,10 +434,11 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
   const std::int64_t floats = std::max(samples * pass.trained_floats(), chunk * pass.evaluated_floats());
   const bool on_device = !how.arithmetic.is_processor();
   const auto parameters = static_cast<std::int64_t>(built.parameter_floats());
-  // Autocast keeps the rounded parameters until the end of a pass. Activations count as if they had 4 bytes, because
-  // many of them also exist in float32.
+  // Autocast keeps the rounded parameters until the end of a pass, 2 bytes each. About half of the activations are in
+  // bfloat16, so that one takes 3 bytes in the mean.
   const std::int64_t rounded = how.arithmetic.bfloat16 ? 2 * parameters : 0;
-  const std::int64_t bytes_of_pass = pass.is_known() ? static_cast<std::int64_t>(sizeof(float)) * floats + rounded : 0;
+  const std::int64_t bytes_of_float = how.arithmetic.bfloat16 ? 3 : sizeof(float);
+  const std::int64_t bytes_of_pass = pass.is_known() ? bytes_of_float * floats + rounded : 0;
   const auto bytes_of_value = data.has_byte_images ? std::int64_t{1} : std::int64_t{sizeof(float)};
   return {.data_bytes = data.is_mapped ? 0 : (data.train + data.test) * data.shape.features() * bytes_of_value,
           .pass_bytes = on_device ? 0 : bytes_of_pass,

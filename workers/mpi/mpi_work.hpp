@@ -92,7 +92,7 @@ class MpiTotals {
   void keep(const BookedTime& work, Step staleness);
   void report_steps(const Contribution& contribution);
 
-  // Collective over all ranks, including idle ranks, after their programs. `own_end`: end of this rank's program.
+  // Returns the run's totals. All ranks, also idle ones, call it after their programs. `own_end`: end of this program.
   RunTotals add_up(Time own_end);
   // After `add_up`: how long this rank computed beyond the end of the run. That time is in no account.
   Duration cut_time() const { return cut_time_; }

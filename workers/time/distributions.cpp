@@ -365,9 +365,9 @@ Delay read_lognormal(Settings& settings, const DelayContext& context) {
 
 // The table is the default, because the reference code has it. Both defaults of `scale` give half a unit on average.
 Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
-  const bool by_formula =
-      settings.choice({"form", "The reference code's table of lengths, or min(Z / alpha, beta) with Z log-normal."},
-                      {{"table", false}, {"formula", true}}, false);
+  const bool by_formula = settings.choice(
+      {"form", "How delays are drawn: from the reference code's table, or as min(Z / alpha, beta), Z log-normal."},
+      {{"table", false}, {"formula", true}}, false);
   if (!by_formula) return tabulated_lognormal_delay(read_s(settings, context, "scale", "The mean delay.", 0.5));
   BoundedLogNormal form;
   form.mu = settings.number({"mu", "The mean of Z's logarithm."}, Range::between(-50, 50), form.mu);

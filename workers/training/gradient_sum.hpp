@@ -208,9 +208,9 @@ LossSum loss_of(const GradientSum& sum);
 // Adds the normalisation buffers after each micro-batch to `total`, if the model has any.
 void add_buffers(const GradientSum& sum, std::span<float> total);
 
-// Submits the sum and returns a sum that can be read at all of `places`. This is the same sum or, if not all of them
-// have it, its values, which are exchanged only once. Exchanged values have the same bits in all processes, but differ
-// by rounding from the sum itself.
+// Submits the sum and returns a sum that can be read at all of `places`: the same one, if all places have it. Otherwise
+// its values are exchanged, once, and the returned sum reads these. Exchanged values have the same bits in all
+// processes, but differ by rounding from the sum itself.
 std::shared_ptr<GradientSum> sum_at(const std::shared_ptr<GradientSum>& sum, ProcessSet places,
                                     const std::shared_ptr<const Objective>& objective, Executor& executor,
                                     DividedWork* divided);
