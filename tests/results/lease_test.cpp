@@ -308,7 +308,8 @@ TEST_F(LeaseTest, ItsNumberEndsWithAFaultThatNamesTheFile) {
     leases.take("run");
     FAIL();
   } catch (const ResultsDirectoryFault& fault) {
-    EXPECT_THAT(fault.what(), testing::StartsWith((directory / "run.999999999").string() + ": no process uses this lease"));
+    EXPECT_THAT(fault.what(),
+                testing::StartsWith((directory / "run.999999999").string() + ": no process uses this lease"));
   }
 }
 
