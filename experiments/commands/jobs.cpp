@@ -360,12 +360,29 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
 }
 
 std::string device_line(const Experiment& experiment, const MemoryUse& use) {
-  const auto largest =
-      std::ranges::max_element(experiment.runs, {}, [](const Run& run) { return run.training.memory.device_bytes; });
-  if (largest == experiment.runs.end() || largest->training.arithmetic.is_processor()) return {};
-  const auto bytes = static_cast<double>(largest->training.memory.device_bytes) * use.threads;
-  return fmt::format("memory of the device \"{}\": about {} for parameters, gradients and activations of {} thread{}",
-                     largest->training.arithmetic.device, memory_text(bytes), use.threads, use.threads == 1 ? "" : "s");
+  const std::vector<Run> trials = first_trials(experiment);
+  std::map<std::string, const Run*> largest;  // by device
+  const auto add_all = [&](std::span<const Run> runs) {
+    for (const Run& run : runs) {
+      if (run.training.arithmetic.is_processor()) continue;
+      const Run*& known = largest[run.training.arithmetic.device];
+      if (!known || known->training.memory.device_bytes < run.training.memory.device_bytes) known = &run;
+    }
+  };
+  add_all(experiment.tuning ? trials : experiment.runs);
+  std::string text;
+  for (const auto& [device, run] : largest) {
+    const ObjectiveMemory& memory = run->training.memory;
+    // The device keeps one state more than threads compute with.
+    const double bytes = static_cast<double>(memory.device_bytes) * use.threads +
+                         static_cast<double>(run->training.parameter_bytes.value());
+    text += fmt::format("{}memory of the device \"{}\": about {} for {} of {} thread{}", text.empty() ? "" : "\n# ",
+                        device, memory_text(bytes),
+                        memory.is_known ? "parameters, gradients and activations"
+                                        : "parameters and gradients, without the module's activations,",
+                        use.threads, use.threads == 1 ? "" : "s");
+  }
+  return text;
 }
 
 std::string bytes_line(const Experiment& experiment) {
@@ -410,7 +427,9 @@ bool has_device_of(const Run& run) { return why_missing(run.training.arithmetic)
 
 FaultList missing_devices(const Experiment& experiment) {
   FaultList faults;
-  for (const Run& run : experiment.runs)
+  // With [tune] the trials have all values that the runs may get.
+  const std::vector<Run> trials = first_trials(experiment);
+  for (const Run& run : experiment.tuning ? trials : experiment.runs)
     add_missing_devices(
         run, [](const Run&) { return true; }, faults);
   return faults;

@@ -186,6 +186,12 @@ constexpr ResultsChange results_changes[] = {
     {6, [](const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }},
     {7, sends_messages},
     {7, sends_slices},
+    // Since this change, attention over long texts sums in single precision.
+    {7,
+     [](const TomlNode& resolved) {
+       return text_in(training_key(resolved, "precision")) == "bfloat16" &&
+              text_in(training_key(resolved, "model")) == "gpt";
+     }},
 };
 
 }  // namespace

@@ -732,6 +732,19 @@ TEST_F(TorchLibrary, CheckSaysWhichDeviceIsMissingBesidesAllElse) {
   }
 }
 
+// A value of [tune] is one as well.
+TEST_F(TorchLibrary, AMissingDeviceOfATrialIsAFault) {
+  write("e.toml", model_experiment("linear") + "[tune]\nseeds = [7]\n\"training.device\" = [\"cpu\", \"cuda:99\"]\n");
+  const std::string arguments = " e.toml training.validation_samples=20";
+  const auto refused = syncopate("run" + arguments);
+  EXPECT_EQ(refused.status, 2) << refused.out;
+  EXPECT_THAT(refused.err, HasSubstr("training.device = \"cuda:99\"; must be a device of this machine: "));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+  EXPECT_THAT(
+      syncopate("check" + arguments).out,
+      testing::AllOf(HasSubstr("\n# memory of the device \"cuda:99\": about "), HasSubstr("\n# cannot start here: ")));
+}
+
 // The results are those of the processor, under the hash of the runs on the GPU.
 TEST_F(TorchLibrary, FinishedRunsNeedNoDevice) {
   namespace fs = std::filesystem;

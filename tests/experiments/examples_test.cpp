@@ -43,15 +43,15 @@ TEST(Examples, EveryExperimentFileIsRight) {
       const TomlNode root = load_toml(file);
       if (const TomlNode* profiles = root.find("profiles"))
         for (const TomlNode::Member& profile : profiles->table())
-          if (profile.key != "shards")  // needs a folder of the user; see the test below
-            load_experiment(file, {}, {.profiles = {profile.key}});
+          load_experiment(file, {}, {.profiles = {profile.key}});
     } catch (const ConfigurationFault& fault) {
       ADD_FAILURE() << fault.what();
     }
   }
 }
 
-// Shards as nanoGPT writes them (uint16 without a header), and as llm.c does (a header of 256 numbers of 32 bits).
+// With the overrides that the example's comment names. Shards as nanoGPT writes them (uint16 without a header), and as
+// llm.c does (a header of 256 numbers of 32 bits).
 TEST(Examples, TheGptOfFullSizeTakesTheShardsOfNanoGptAndLlmC) {
   const auto folder = std::filesystem::temp_directory_path() / ("syncopate-shards-" + std::to_string(getpid()));
   std::vector<std::uint16_t> tokens(1100 * 1025);
@@ -66,7 +66,9 @@ TEST(Examples, TheGptOfFullSizeTakesTheShardsOfNanoGptAndLlmC) {
     }
     const Experiment experiment =
         load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/examples/gpt_diloco.toml",
-                        {"datasets.tokens.directory='" + folder.string() + "'"}, {.profiles = {"full", "shards"}});
+                        {"datasets.tokens.directory='" + folder.string() + "'", "~datasets.tokens.format",
+                         "~datasets.tokens.train", "~datasets.tokens.test", "datasets.tokens.test_windows=1000"},
+                        {.profiles = {"full"}});
     for (const syncopate::Run& run : experiment.runs) {
       EXPECT_EQ(run.training.parameter_bytes.value() / 4, 123'653'376);  // GPT-2's 124,439,808 without its positions
       EXPECT_EQ(run.training.memory.test_samples, 1000);

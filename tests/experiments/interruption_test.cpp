@@ -177,7 +177,7 @@ TEST_F(InterruptionTest, WhileDataAreGenerated) {
 // Reading 80,000 runs takes at least five times begun_s.
 TEST_F(InterruptionTest, WhileATextBecomesTokens) {
   std::string text;
-  for (int word = 0; word < 20'000'000; ++word) text += "ab ";
+  for (int word = 0; word < 60'000'000; ++word) text += "ab ";  // three times begun_s and more
   expect_soon(interrupt({"data", "tokens", "--tokenizer", "words", "--to", "out"}, text));
   EXPECT_FALSE(std::filesystem::exists(directory / "out"));
 }

@@ -89,8 +89,9 @@ TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
     const Time asked = cluster.now(self);
     const CollectiveResult result = cluster.finish(self, std::move(started), here());
     const Time finished = cluster.now(self);
-    // A worker that requests the result waits only until the result is there.
-    EXPECT_LE(finished, std::max(asked, result.agreement.time) + hesitation());
+    // A worker that requests the result waits only until the result is there. (Exact on the virtual clock. A real rank
+    // runs again when the system lets it, on a busy machine later than it hesitates elsewhere.)
+    EXPECT_LE(finished, std::max(asked, result.agreement.time) + 5 * hesitation());
     if (self == Rank{0}) {
       EXPECT_GE(result.agreement.time, begin + 4 * from_seconds(base_s));
     }

@@ -199,8 +199,9 @@ TEST_F(TokenStreams, FaultsNameTheFileAndWhatWouldBeRight) {
   write_text("test.bin", with_header(TokenType::uint16, 50, 100));
   options.type = TokenType::uint32;
   save<std::uint32_t>("train.bin", 100);
-  EXPECT_EQ(fault(), test.string() +
-                         ": has llm.c's header of uint16 tokens; `format` is uint32, and must be \"auto\" or uint16");
+  EXPECT_EQ(fault(),
+            test.string() +
+                ": has llm.c's header of uint16 tokens; `format` is \"uint32\", and must be \"auto\" or \"uint16\"");
   options.type = {};
   save<std::uint16_t>("train.bin", 100);
   std::string other = with_header(TokenType::uint32, 25, 100);

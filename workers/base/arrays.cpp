@@ -187,8 +187,8 @@ Mapping& list_mapping(const std::filesystem::path& file, const char* begin, std:
   while (entry && (entry->begin.load() || entry->file != file.string())) entry = entry->next;
   if (!entry) {
     const std::string fault = fmt::format(
-        "syncopate: {}: became shorter while it was being read, or its disk failed; must not change during a run\n",
-        printable(file.string()));
+        "{}syncopate: {}: became shorter while it was being read, or its disk failed; must not change during a run\n",
+        isatty(STDERR_FILENO) ? "\n" : "", printable(file.string()));  // on a terminal a progress line may be open
     entry = new Mapping{.file = file.string(), .fault = fault, .next = mappings.load()};
     mappings.store(entry);
   }

@@ -78,7 +78,8 @@ const HeaderForm* header_form(const path& file, const MappedFile& mapped) {
     reject(file, fmt::format("has version {} of llm.c's header; must be {} after the magic number {}", version,
                              form->version, magic));
   const std::size_t content = mapped.size - header_bytes;
-  if (tokens < 1 || content != static_cast<std::size_t>(tokens) * bytes_of(form->type))
+  if (tokens < 1) reject(file, fmt::format("its header declares {} tokens; must declare at least 1", tokens));
+  if (content != static_cast<std::size_t>(tokens) * bytes_of(form->type))
     reject(file, fmt::format("its header declares {} tokens of {}, but {} bytes follow it; must be {} bytes per token",
                              tokens, name_of(form->type), content, bytes_of(form->type)));
   return form;
@@ -311,7 +312,7 @@ TokenFile::TokenFile(const std::filesystem::path& file, std::optional<TokenType>
   const HeaderForm* const form = header_form(file, mapped_);
   if (form && type && *type != form->type)
     reject(file, "format",
-           fmt::format("has llm.c's header of {} tokens; `format` is {}, and must be \"auto\" or {}",
+           fmt::format("has llm.c's header of {} tokens; `format` is \"{}\", and must be \"auto\" or \"{}\"",
                        name_of(form->type), name_of(*type), name_of(form->type)));
   type_ = form ? form->type : type.value_or(TokenType::uint16);
   begin_ = form ? header_bytes : 0;

@@ -84,7 +84,9 @@ std::string why_no_device(const std::string& device) {
 }
 
 std::string why_no_bfloat16(const std::string& device) {
-  const Device place({.device = device, .bfloat16 = true});
+  const Device place({.device = device,
+                      .bfloat16 = true,
+                      .deterministic = at::globalContext().deterministicAlgorithms()});  // leaves the switch as it is
   try {
     place.run([&] {
       const c10::AutoGradMode differentiates(true);
@@ -115,6 +117,7 @@ std::string device_name_by_torch(const std::string& device) {
 }
 
 Device::Device(const Arithmetic& arithmetic) : arithmetic_(arithmetic), device_(device_of(arithmetic.device)) {
+  if (device_.is_cpu()) return;
   if (device_.is_cuda() && !device_.has_index()) device_ = at::Device(at::kCUDA, 0);
   // These switches are LibTorch's, for the whole process. float32 means float32: no products of fewer bits. (Products
   // outside convolutions have all bits by default.)
