@@ -1,8 +1,9 @@
-"""The estimate of the best number of backups in results/paper/README.md follows from the runs that are kept there.
+"""The claims of experiments/paper/qsr_valley.toml quote the closed form, and the estimate of the best number of backups
+in results/paper/README.md follows from the runs that are kept there.
 
-It is computed as in Chen et al. 2016 (Figure 6): steps to the target, measured for some N and interpolated linearly,
-times the mean arrival of the N-th gradient. Here the mean arrival follows from order statistics of the power law in the
-file.
+The estimate is computed as in Chen et al. 2016 (Figure 6): steps to the target, measured for some N and interpolated
+linearly, times the mean arrival of the N-th gradient. Here the mean arrival follows from order statistics of the power
+law in the file.
 """
 
 import csv
@@ -83,6 +84,36 @@ class KeptEstimates(unittest.TestCase):
         shape."""
         self.assertAlmostEqual(mean_arrival(1, 1, 1.2, 8.4), 1.2 * 8.4 / 7.4)
         self.assertAlmostEqual(mean_arrival(1, 32, 1.2, 8.4), 1.2 * 32 * 8.4 / (32 * 8.4 - 1))
+
+
+def valley_fall(rate, workers, period, steps):
+    """How far sharpness falls from 4 by the closed form in workers/models/formulas.hpp, integrated over slow time."""
+    q, slices = 4.0, 20_000
+    for _ in range(slices):
+        rho = (1 - rate * q) ** 2
+        psi = 1 - (1 - rho ** period) / (period * (1 - rho))
+        q -= rate * rate * steps / slices * 0.1 / workers * (1 + (workers - 1) * psi) / (1 - rate * q / 2)
+    return 4 - q
+
+
+class ValleyClaims(unittest.TestCase):
+    def test_their_bounds_are_three_percent_around_the_closed_form(self):
+        with open(ROOT / "experiments/paper/qsr_valley.toml", "rb") as file:
+            experiment = tomllib.load(file)
+        sweep = experiment["sweep"]
+        steps_at = dict(zip(sweep["training.learning_rate.peak"], sweep["budget.steps"]))
+        rules = {method["label"]: method.get("period", {"steps": 1}) for method in experiment["methods"]}
+        claims = [claim for claim in experiment["claim"] if "closed form's" in claim["sentence"]]
+        self.assertEqual(len(claims), 17)
+        for claim in claims:
+            rate, rule = claim["where"]["training.learning_rate.peak"], rules[claim["method"]]
+            period = rule.get("steps") or int((rule["coefficient"] / rate) ** rule["power"] + 1e-9)
+            fall = valley_fall(rate, experiment["cluster"]["workers"], period, steps_at[rate])
+            with self.subTest(claim["sentence"]):
+                quoted = float(re.search(r"closed form's ([\d.]+),", claim["sentence"])[1])
+                self.assertAlmostEqual(quoted, fall, delta=6e-4)
+                self.assertAlmostEqual(claim["within"][0], 0.97 * fall, delta=6e-4)
+                self.assertAlmostEqual(claim["within"][1], 1.03 * fall, delta=6e-4)
 
 
 if __name__ == "__main__":

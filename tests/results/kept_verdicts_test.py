@@ -3,9 +3,6 @@
 This independent implementation judges each claim from runs.csv: the seeds' effects, their mean and interval (Student's
 t, by a table of quantiles), the sign-flip test by enumeration of all choices of signs, and the verdict. Claims that
 runs.csv cannot decide are named and counted (times to an equal loss, which need evaluations).
-
-With --write, verdicts in results/paper that were judged by another rule are replaced by those of this rule. Use this
-for kept results whose runs are gone.
 """
 
 import csv
