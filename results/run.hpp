@@ -54,7 +54,7 @@ struct TrainingPlan {
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads the data; returns null in time-only runs
   std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads the data; empty: kinds are not counted
   Arithmetic arithmetic{};                                             // where LibTorch computes the model
-  ArithmeticPlaces arithmetic_places{};                                // of the keys of `arithmetic`
+  ArithmeticPlaces arithmetic_places{};                                // where the keys of `arithmetic` are written
   Bytes parameter_bytes{};                                             // 4 bytes for each parameter
   ObjectiveMemory memory{};                // memory that the objective needs; not in the hash
   std::vector<ParameterTensor> tensors{};  // empty if they are unknown before the objective exists
@@ -105,7 +105,7 @@ struct CheckpointPlan {
   double every_s = 60;  // between checkpoints, on this machine's clock
 };
 
-// What names a run among the runs of its experiment, in its results, too.
+// The parts of a run's name, which tell it from the other runs of its experiment, also in results.
 struct RunName {
   std::string experiment;
   std::string method;            // label of the method
@@ -162,7 +162,7 @@ std::string timing_class(const TomlNode& resolved);
 // with each change that alters the times, models or accounts of some run. For changes of file formats raise
 // results_schema_version instead. If you must raise it, the test that compares with tests/golden/results_by_version/
 // fails. List the altered runs in experiments/sections/run_hash.cpp, because only these get another hash.
-inline constexpr int results_version = 7;
+inline constexpr int results_version = 8;
 
 // Since this version, a run's hash contains the version of the newest change that altered this run.
 inline constexpr int first_selective_results_version = 5;

@@ -62,7 +62,7 @@ struct RunMetadata {
   std::string blas_kernel;
   std::string libtorch_version;
   std::string torch_kernels{};        // kernels that LibTorch has chosen for the processor, and a GPU's name
-  std::string device = "cpu";         // training.device; of a GPU with its name, such as "cuda:0 (NVIDIA H200)"
+  std::string device = "cpu";         // training.device; a GPU has its name, as in "cuda:0 (NVIDIA H200)"
   std::string precision = "float32";  // training.precision
   std::chrono::system_clock::time_point start;
   std::chrono::system_clock::time_point end;

@@ -77,6 +77,13 @@ class NoLoco : public Algorithm {
             .exchanged_whole = models_of_neighbours};
   }
 
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    const Bytes::Rep model = input.parameter_bytes.value(), last = (input.workers - 1) * (model + 8);
+    const std::int64_t steps = input.steps.value(), length = options_.local_steps.value();
+    const std::int64_t messages = (steps + length - 1) / length * 2 * (input.workers - input.workers % 2);
+    return Communicated{steps, Bytes{messages * model + last}};
+  }
+
  private:
   ModelStatePtr outer_step(Worker& worker, Gossip& gossip, Rank partner, const ModelStatePtr& phi,
                            ModelStatePtr& momentum) const {

@@ -9,7 +9,8 @@
 // Cost:    one all-reduce of P floats and one all-gather of two numbers per round.
 // Differs: p_i are equal or by samples. Momentum is reset in each round, as in the code. With momentum and a proximal
 //          term the code adds both to a in each step; so does this. The optimizer must be SGD with plain momentum or
-//          none: a is not defined for others, and the program refuses only those with two moments.
+//          none: a is not defined for others. The program refuses those with two moments; Nesterov's momentum and LARS
+//          are not noticed. The code's momentum of the global model (gmf) is left out.
 // Checks:  equal numbers of steps without a proximal term are Local SGD; rounds of one step are synchronous SGD; an
 //          independent reference of all forms.
 #pragma once
@@ -62,6 +63,15 @@ class FedNova : public Algorithm {
             .publishes_rounds = true,
             .held = {.models = 3},
             .exchanged_whole = "each worker divides its progress by its own number of steps"};
+  }
+
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    if (!options_.period->is_known_before()) return std::nullopt;
+    Communicated sum = communicated_in_rounds(*options_.period, options_.policies.average, input);
+    const std::int64_t rounds = sum.rounds - std::min(options_.period->synchronous_steps(), input.steps).value();
+    constexpr std::int64_t of_two_numbers = 2 * sizeof(double);
+    sum.bytes += Bytes{rounds * (input.workers - 1) * input.workers * of_two_numbers};
+    return sum;
   }
 
  private:

@@ -166,7 +166,7 @@ void check_together(Settings& settings, const RoundChoices& choices) {
   if (choices.groups && choices.steps.may_stop)
     settings.fault(
         "groups",
-        "cannot be combined with steps that stop at a time: the others of a group would wait for its average");
+        "cannot be combined with steps that stop at a time: a group would wait for a worker that has stopped");
   if (choices.groups && is_apart)
     settings.fault("groups", "cannot be combined with `late` or `fragments`: workers would wait for their group");
   if (choices.late && choices.fragments)

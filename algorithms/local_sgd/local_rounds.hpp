@@ -94,7 +94,7 @@ struct LateRule {
   // All arguments must outlive the result. `outer`: empty unless the rule takes outer steps.
   std::function<std::unique_ptr<OfWorker>(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)>
       begin{};
-  double held_vectors = 0;  // of the model's length, which each worker holds in addition to its own model
+  double held_vectors = 0;  // how many vectors of the model's length each worker holds beside its own model
   bool takes_outer_steps = false;
   bool counts_alike = false;  // whether all models must have equal weights
 };

@@ -8,13 +8,13 @@
 //     with levels:    t mod period = 0 for a period, over the groups of the longest such period, or over all workers.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    before `start` one all-reduce of P floats per step, then one within each group; one per average of models.
-// Differs: a last average follows the last step. BatchNorm statistics are averaged with the models, where PyTorch's
-//          DDP broadcasts one worker's. Moments, also momentum, stay with their worker, as in PyTorch: the workers of
-//          a group have equal moments, groups do not. Groups are workers of consecutive ranks; the last one may be
-//          smaller, and its models count as much as others. A group whose budget ends within a period takes no more
-//          steps, and takes part in the averages that are due until one of all workers. Since PyTorch counts steps from
-//          0, the first step in groups is averaged at once if warmup = start. Averages of models that are still equal
-//          (warmup < start) are made as in PyTorch; each has its own row in steps.csv. The rule "post-local" of
+// Differs: a last average follows the last step. BatchNorm statistics are averaged with the models; how PyTorch's DDP
+//          treats them is not confirmed here. Moments, also momentum, stay with their worker, as in PyTorch: the
+//          workers of a group have equal moments, groups do not. Groups are workers of consecutive ranks; the last one
+//          may be smaller, and its models count as much as others. A group whose budget ends within a period takes no
+//          more steps, and takes part in the averages that are due until one of all workers. Since PyTorch counts steps
+//          from 0, the first step in groups is averaged at once if warmup = start. Averages of models that are still
+//          equal (warmup < start) are made as in PyTorch; each has its own row in steps.csv. The rule "post-local" of
 //          `local-sgd` has no groups, and its first average follows a whole period. `hierarchical-sgd` averages models
 //          within groups, not gradients: with momentum the two differ.
 // Checks:  one group of all workers, or start = infinity, is synchronous SGD bit for bit; groups of one are Local SGD

@@ -9,10 +9,11 @@
 // Cost:    two all-reduces of P floats per round; four more vectors of P floats per worker. Option I computes one more
 //          step per round.
 // Differs: all workers take part in each round. With a schedule the K rates are summed, where the paper has K eta. Both
-//          options assume plain SGD: with momentum, weight decay or another optimizer x - y_i is not a sum of
-//          gradients, and Option I's extra step changes the moments. Option I takes a batch as large as a step's, after
-//          the local steps; it counts as a step for rules that begin at a step. The corrections follow the optimizer's
-//          step. Each round has two rows in steps.csv. A worker that loses its state begins with c_i = 0 again.
+//          options assume plain SGD: with momentum or weight decay x - y_i is not a sum of gradients. The program
+//          refuses other optimizers, and momentum with Option I, whose extra step would change it. Option I takes a
+//          batch as large as a step's, after the local steps; it counts as a step for rules that begin at a step. The
+//          corrections follow the optimizer's step. Each round has two rows in steps.csv. A worker that loses its state
+//          begins with c_i = 0 again.
 // Checks:  K = 1 with Option II is synchronous SGD with the rate `rate` eta; an independent reference of both options
 //          with different data.
 #pragma once
@@ -71,6 +72,15 @@ class Scaffold : public Algorithm {
             .exchanged_whole = "averages of models and of control variates would need separate residuals"};
   }
 
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    if (!options_.period->is_known_before()) return std::nullopt;
+    Communicated sum = communicated_in_rounds(*options_.period, options_.policies.average, input);
+    const std::int64_t rounds = sum.rounds - std::min(options_.period->synchronous_steps(), input.steps).value();
+    sum.rounds += rounds;
+    sum.bytes += Bytes{rounds * input.of_gradient().value()};  // control variates
+    return sum;
+  }
+
  private:
   void take_round(Worker& worker, const ModelStatePtr& control, ResetOnOutage<ModelStatePtr>& own,
                   ResetOnOutage<double>& rates) const {
@@ -116,6 +126,13 @@ inline std::unique_ptr<Algorithm> make_scaffold(Settings& settings, const Algori
       {"control", "A worker's control variate: from its steps (Option II), or a gradient at the round's model (I)."},
       {{"steps", Control::steps}, {"gradient", Control::gradient}}, Control::steps);
   options.policies = read_state_policies(settings);
+  if (context.moment_decays.size() > 1)
+    settings.fault("algorithm",
+                   "needs the optimizer \"sgd\": with other optimizers a worker's progress is no sum of "
+                   "gradients, so it gives no control variate");
+  else if (!context.moment_decays.empty() && options.control == Control::gradient)
+    settings.fault("control",
+                   "must be \"steps\" with momentum: the extra step for the gradient would change the moment");
   return std::make_unique<Scaffold>(std::move(options));
 }
 

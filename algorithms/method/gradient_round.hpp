@@ -15,7 +15,7 @@
 
 namespace syncopate {
 
-// What a worker does that is still computing when the next model arrives.
+// The work of a worker that is still computing when the next model arrives.
 enum class LateWork {
   finish,  // it continues, and what it sends is dropped on arrival
   cancel,  // it stops: every new model goes to all workers

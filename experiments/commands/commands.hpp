@@ -27,7 +27,7 @@ namespace syncopate {
 
 struct CommandLine;
 
-// What remains to be done after a command has read and checked its input: it writes files and prints. Rank 0 calls it
+// The rest of a command that has read and checked its input: it writes files and prints. Rank 0 calls it
 // once all ranks have agreed to execute the same command. Throws std::system_error if a file cannot be written.
 using Action = std::function<void()>;
 
@@ -377,10 +377,10 @@ struct TokenFilesOptions {
   bool header = false;                  // whether token files have llm.c's header
 };
 
-// Reads the texts. A file's last part is for tests; of lines, a hash of each line decides (split_of). The contents
-// depend only on the texts, the options and the order of the names. Throws Interrupted. Throws ConfigurationFault if a
-// file is not a text in UTF-8, a split is empty, or the folder contains other files or cannot be written; the folder
-// is checked first. The action replaces the folder, with all of its files or none.
+// Reads the texts. The last part of each file is for tests. With `lines` a hash decides for each line (split_of). The
+// contents depend only on the texts, the options and the order of the names. Throws Interrupted. Throws
+// ConfigurationFault if a file is not a text in UTF-8, a split is empty, or the folder contains other files or cannot
+// be written; the folder is checked first. The action replaces the folder, with all of its files or none.
 Action prepare_token_files(const TokenFilesOptions& options);
 
 // --only: keeps the runs whose method, variant or beginning of the hash is among the names; without names, all runs. If

@@ -73,6 +73,7 @@ struct RankTrace {
   std::vector<Span> micro_batches{};
   std::set<std::string> ranges{};  // names of the user's ranges, to suggest one
   std::set<std::int64_t> repeated{};
+  std::string fault{};  // why an event cannot be used; empty: all can
 };
 
 // Reads Chrome's JSON event by event. Takes complete events ("ph": "X") of the user's ranges and of profiler steps.
@@ -147,6 +148,9 @@ class ProfilerReader : public nlohmann::json_sax<nlohmann::json> {
     const bool is_of_gpu = event_.category == "gpu_user_annotation";
     if (event_.phase != "X" || !event_.begin_us || !event_.duration_us || is_of_gpu != gpu_) return;
     const Span span{*event_.begin_us, *event_.duration_us};
+    if (span.duration_us < 0 && trace_.fault.empty())
+      trace_.fault = fmt::format("the event \"{}\" at ts = {} has dur = {}; must be at least 0", event_.name,
+                                 span.begin_us, span.duration_us);
     if (event_.name.starts_with(step_name)) {
       const std::string_view digits = std::string_view(event_.name).substr(std::string_view(step_name).size());
       const auto step = number_in(digits);
@@ -177,6 +181,7 @@ RankTrace read_rank(const std::string& file, const TraceImportOptions& options) 
   nlohmann::json::sax_parse(stream, &reader);
   if (!reader.problem().empty())
     throw ConfigurationFault(fmt::format("{}: {}; must be a trace of the PyTorch profiler", file, reader.problem()));
+  if (!trace.fault.empty()) throw ConfigurationFault(fmt::format("{}: {}", file, trace.fault));
   const char* const side = options.gpu ? " on the GPU" : "";
   if (trace.steps.empty())
     throw ConfigurationFault(

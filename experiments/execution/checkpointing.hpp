@@ -50,10 +50,10 @@ struct CheckpointUse {
   std::function<void()> on_resumed{};  // under MPI: called once the run has resumed
 };
 
-// What the file that names the parts contains, if several processes write a checkpoint.
+// The contents of the file that names the parts, if several processes write a checkpoint.
 struct CheckpointParts {
   std::int64_t number = 0;
-  std::vector<std::uint64_t> digests{};  // of the parts, by process
+  std::vector<std::uint64_t> digests{};  // each process's part
 
   void serialise(StateArchive& archive) { archive(number, digests); }
 };

@@ -154,10 +154,15 @@ void check_server_link(const TomlNode& root, const std::vector<Reading>& reading
              fmt::format("network.server = {}; must be left out: no method has a server", inline_toml(*server)));
 }
 
-// Adds the notes about the data sets and models of all methods, without repetitions.
+// Adds the notes about the data sets, models and recordings of all methods, without repetitions.
 void add_file_notes(const Reading& reading, std::vector<std::string>& notes) {
-  for (const std::string& note : reading.definition.training.objective.notes)
-    if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+  const auto add = [&notes](const std::string& note) {
+    if (!note.empty() && std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+  };
+  std::ranges::for_each(reading.definition.training.objective.notes, add);
+  const ClusterSection& cluster = reading.definition.cluster;
+  for (const TraceLimit& limit : cluster.traces)
+    add(limit.trace->note_on_holes(std::min(cluster.plan.micro_batches, limit.trace->micro_batches())));
   for (const auto& own : reading.own)
     if (own) add_file_notes(*own, notes);
   if (reading.common_phase) add_file_notes(*reading.common_phase, notes);

@@ -69,7 +69,7 @@ struct Experiment {
   // Null: nothing is tuned. Before tuning, `runs` have the file's own values.
   std::shared_ptr<const TuningPlan> tuning{};
   std::string notes{};                    // lines to print below the table of results
-  std::vector<std::string> file_notes{};  // lines about the files of data sets and models
+  std::vector<std::string> file_notes{};  // lines about the files of data sets, models and recordings
   // The command line's overrides, such as "with seeds=2", if they change runs or claims. Otherwise empty.
   std::string differs{};
 };

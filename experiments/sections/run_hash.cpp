@@ -175,6 +175,15 @@ bool sends_slices(const TomlNode& resolved) {
   return method && number_in(method->find("servers")) > 1;
 }
 
+// The change: Muon and Dion orthogonalise the last hidden matrix of models whose head is the matrix of their
+// embeddings. Before, they took this matrix for the head.
+bool steps_along_the_last_hidden_matrix(const TomlNode& resolved) {
+  const TomlNode* const optimizer = training_key(resolved, "optimizer");
+  const std::string_view name = optimizer ? text_in(optimizer->find("name")) : "";
+  const std::string_view model = text_in(training_key(resolved, "model"));
+  return (name == "muon" || name == "dion") && (model == "gpt" || model == "text-transformer");
+}
+
 // Newest last. A version is raised once per release, so several changes may share it.
 constexpr ResultsChange results_changes[] = {
     {6, clips_what_workers_send},
@@ -192,6 +201,7 @@ constexpr ResultsChange results_changes[] = {
        return text_in(training_key(resolved, "precision")) == "bfloat16" &&
               text_in(training_key(resolved, "model")) == "gpt";
      }},
+    {8, steps_along_the_last_hidden_matrix},
 };
 
 }  // namespace

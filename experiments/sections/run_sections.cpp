@@ -313,7 +313,7 @@ RecordedOutages read_recorded(Settings& table, int workers) {
   recorded.node_count = static_cast<int>(
       table.integer({"node_count", "How many nodes were recorded; those without rows had no fault."}, known_nodes,
                     1'000'000, Stated<std::int64_t>(known_nodes, "the largest node's number plus 1")));
-  if (workers > recorded.node_count)
+  if (recorded.recording && workers > recorded.node_count)
     table.fault("node_count", fmt::format("must be at least {}: each worker draws a node of its own; or list `nodes`, "
                                           "which may repeat",
                                           workers));
@@ -436,15 +436,16 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
 }
 
 void fit_budget_to_traces(ClusterSection& cluster, Budget& budget) {
-  for (TraceLimit& trace : cluster.traces) {
-    if (trace.end == TraceEnd::wrap) continue;
-    if (trace.end == TraceEnd::stop) {
-      budget.steps = std::min(budget.steps.value_or(trace.steps), trace.steps);
-    } else if (budget.steps && *budget.steps > trace.steps) {
-      trace.table.fault(
+  for (TraceLimit& limit : cluster.traces) {
+    if (limit.end == TraceEnd::wrap) continue;
+    const Step recorded = limit.trace->steps();
+    if (limit.end == TraceEnd::stop) {
+      budget.steps = std::min(budget.steps.value_or(recorded), recorded);
+    } else if (budget.steps && *budget.steps > recorded) {
+      limit.table.fault(
           "end", fmt::format("{} ends after {} steps, but the budget is {} steps; use \"wrap\" to repeat the trace, "
                              "\"stop\" to end the run there, or budget.steps of at most {}",
-                             trace.file, trace.steps.value(), budget.steps->value(), trace.steps.value()));
+                             limit.trace->file(), recorded.value(), budget.steps->value(), recorded.value()));
     }
   }
 }

@@ -344,7 +344,7 @@ std::unique_ptr<Optimizer> read_lans(Settings& optimizer) {
 template <typename Options>
 void read_matrices(Settings& optimizer, Options& options) {
   options.all_matrices = optimizer.choice(
-      {"matrices", "Matrices with orthogonal steps: hidden ones (no embedding, not first or last), or all."},
+      {"matrices", "Matrices with orthogonal steps: hidden ones (no embedding, not the first, not the head), or all."},
       {{"hidden", false}, {"all", true}}, options.all_matrices);
   options.others = optimizer.texts({"adamw", "Matrices that AdamW updates instead: parts of their names."},
                                    std::vector<std::string>{});
@@ -478,13 +478,15 @@ void check_names(Settings& optimizer, std::string_view key, const std::vector<st
 }
 
 // Muon or Dion without a matrix would be AdamW under another name.
-void check_matrices(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
+void check_matrices(Settings& optimizer, const Optimizer& made, const ObjectivePlan& objective) {
+  const std::vector<ParameterTensor>& tensors = objective.tensors;
   const auto chosen = made.matrices(tensors);
-  if (tensors.empty() || std::ranges::find(chosen, true) != chosen.end()) return;
+  const bool is_unknown = tensors.empty() && !objective.is_formula();
+  if (is_unknown || std::ranges::find(chosen, true) != chosen.end()) return;
   const bool has_any = std::ranges::any_of(tensors, [](const ParameterTensor& tensor) { return tensor.rows > 0; });
   optimizer.fault("name", has_any
                               ? "finds no matrix to orthogonalise. It leaves out those that `adamw` names and, unless "
-                                "matrices = \"all\", embeddings and the model's first and last matrix"
+                                "matrices = \"all\", embeddings, the model's first matrix and its head"
                               : "finds no matrix to orthogonalise: the model has none");
 }
 
@@ -497,7 +499,7 @@ std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePla
   std::vector<ParameterTensor> matrices;
   std::ranges::copy_if(objective.tensors, std::back_inserter(matrices), [](const auto& each) { return each.rows > 0; });
   check_names(optimizer, "adamw", made->excluded_matrices(), matrices);
-  if (row && (row->name == "muon" || row->name == "dion")) check_matrices(optimizer, *made, objective.tensors);
+  if (row && (row->name == "muon" || row->name == "dion")) check_matrices(optimizer, *made, objective);
   return made;
 }
 

@@ -48,6 +48,7 @@ TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t 
                            const std::vector<VariedKey>& axes, const Setting& setting, std::uint64_t seed,
                            const TuneSection& tune) {
   TomlNode root = all.documents[point];
+  for (const Patch& patch : tune.trials) apply(root, patch);
   for (const Patch& patch : patches_to(axes, setting)) apply(root, patch);
   root.erase("recording");
   if (tune.measure.find("to_target") != std::string::npos) aim_at_validation(root, method, tune.place);
@@ -63,13 +64,10 @@ std::vector<Setting> settings_of(const std::vector<VariedKey>& axes) {
   return settings;
 }
 
-// Whether the model's loss is a formula, such as the quadratic's. A formula has no samples to hold out, so its test
-// loss may judge settings.
-bool is_formula(const ObjectivePlan& objective) { return objective.load && !objective.load_kinds; }
-
 // Returns why the measure cannot judge settings; empty if it can.
 std::string why_not_judged_by(const std::string& name, const Definition& trained) {
-  const bool has_data = !is_formula(trained.training.objective);
+  // A formula has no samples to hold out, so its test loss may judge settings.
+  const bool has_data = !trained.training.objective.is_formula();
   if (measure_named(name)->better == Better::neither) return "must be a measure with a better direction (less or more)";
   if (has_data && name.find("test_") != std::string::npos)
     return "must not be a measure of the test set, on which the best settings are evaluated";
@@ -100,7 +98,7 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
     faults.add(tune.place, "tune.measure is missing; must be set if no model is trained, for example to step_time_s");
     return {};
   }
-  if (std::ranges::all_of(methods, [](const Definition& one) { return is_formula(one.training.objective); }))
+  if (std::ranges::all_of(methods, [](const Definition& one) { return one.training.objective.is_formula(); }))
     return "final_test_loss";
   if (!all_have("final_validation_loss")) {
     faults.add(tune.place,
@@ -192,7 +190,7 @@ class Groups {
   std::map<std::string, std::size_t> fingerprints_;  // group by the fingerprint of the group's first trial
 };
 
-constexpr std::array own_keys = {"seeds", "measure", "where", "extend"};
+constexpr std::array own_keys = {"seeds", "measure", "where", "extend", "trials"};
 
 bool is_own_key(const std::string& key) { return std::ranges::find(own_keys, key) != own_keys.end(); }
 
@@ -207,6 +205,8 @@ void read_own_keys(Settings& table, TuneSection& section) {
   section.extensions = static_cast<int>(table.integer(
       {"extend", "How often a grid may grow by one value while its best setting is at an edge."}, 0, 100, 2));
   table.keep_as_written({"where", "Swept keys with the one value at which methods are tuned, for all of its values."});
+  table.keep_as_written(
+      {"trials", "Keys that only trials have, such as a shorter budget; written as in [[variants]]."});
 }
 
 class TuneReader {
@@ -222,6 +222,7 @@ class TuneReader {
     if (section_.methods.empty()) return {};  // definition.cpp reports it
     if (const TomlNode* where = tune.find("where")) read_where(*where);
     read_keys(tune);
+    if (const TomlNode* trials = tune.find("trials")) read_trials(*trials);
     check_seeds(tune);
     if (faults_.size() > faults_before) return {};
     join();
@@ -307,6 +308,30 @@ class TuneReader {
         own_.emplace_back(std::stoul(key.path[1]), std::move(key));
       else
         common_.push_back(std::move(key));
+    }
+  }
+
+  // Reads [tune.trials]. Its keys must not be tuned, because the values to try would replace them.
+  void read_trials(const TomlNode& trials) {
+    if (!trials.is_table())
+      return faults_.add(trials.place, fmt::format("tune.trials = {}; must be a table of keys that only trials have",
+                                                   inline_toml(trials)));
+    section_.trials = patches_of_runs(root_, trials, "tune.trials", "[tune.trials]", faults_);
+    const auto refuse = [this](const Patch& patch, const std::string& why) {
+      faults_.add(patch.place, fmt::format("tune.trials.{}; {}", patch.key, why));
+    };
+    for (const Patch& patch : section_.trials) {
+      const Path& path = patch.path;
+      const auto is_same = [&path](const VariedKey& axis) {
+        return begins_with(axis.path, path) || begins_with(path, axis.path);
+      };
+      const auto tuned = std::ranges::find_if(common_, is_same);
+      const auto own = std::ranges::find_if(own_, is_same, &std::pair<std::size_t, VariedKey>::second);
+      if (path.front() == "methods" && (path.size() < 3 || path[2] == "label" || path[2] == "algorithm"))
+        refuse(patch, "must not be changed in trials: it identifies the methods");
+      else if (tuned != common_.end() || own != own_.end())
+        refuse(patch, fmt::format("must not be changed in trials: \"{}\" is tuned",
+                                  tuned != common_.end() ? tuned->key : own->second.key));
     }
   }
 

@@ -562,7 +562,7 @@ SweepAxis axis_of(const std::vector<VariedKey>& group) {
   return axis;
 }
 
-// Checks that a variant or profile does not set keys that concern the whole file.
+// Checks that a variant, a profile or [tune.trials] does not set keys that concern the whole file.
 void check_keys(const TomlNode& table, const std::string& name, FaultList& faults) {
   for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles", "claim", "tune"}) {
     const std::string_view of_file = key;
@@ -601,9 +601,7 @@ std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) 
     if (!label.empty() && !labels.insert(label).second)
       faults.add(variant.find("label")->place,
                  fmt::format("{}.label = \"{}\"; must be a name that no other variant has", name, label));
-    check_keys(variant, name, faults);
-    std::vector<Patch> patches = patches_of(root, variant, name, fmt::format("variant \"{}\"", label), faults);
-    std::erase_if(patches, [&](const Patch& patch) { return is_set_by_command_line(root, patch.path); });
+    std::vector<Patch> patches = patches_of_runs(root, variant, name, fmt::format("variant \"{}\"", label), faults);
     all.insert(all.end(), patches.begin(), patches.end());
     axis.entries.push_back({std::move(patches), {{{"variant", label}, {}}}});
   }
@@ -640,6 +638,14 @@ void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& var
 }
 
 }  // namespace
+
+std::vector<Patch> patches_of_runs(const TomlNode& root, const TomlNode& table, const std::string& name,
+                                   const std::string& origin, FaultList& faults) {
+  check_keys(table, name, faults);
+  std::vector<Patch> patches = patches_of(root, table, name, origin, faults);
+  std::erase_if(patches, [&](const Patch& patch) { return is_set_by_command_line(root, patch.path); });
+  return patches;
+}
 
 void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointName>& other) {
   std::erase_if(sweep, [&other](const auto& swept) { return std::ranges::find(other, swept) == other.end(); });

@@ -161,12 +161,19 @@ TomlNode with_numbers_as_asked(TomlNode document);
 // fault.
 void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultList& faults);
 
+// Returns the keys of a variant or of [tune.trials] as patches with this origin (see patches_of). `name`: the table's
+// name, for messages. Keys that concern the whole file, such as `seeds`, are faults. Leaves out keys that the command
+// line sets.
+std::vector<Patch> patches_of_runs(const TomlNode& root, const TomlNode& table, const std::string& name,
+                                   const std::string& origin, FaultList& faults);
+
 struct TuneSection {
   SourcePlace place{};
   std::vector<std::uint64_t> seeds;
   std::string measure;                       // empty: accuracy on the validation split or, without accuracies, the loss
   int extensions = 0;                        // how often a grid may grow beyond its edge
   std::map<std::size_t, std::size_t> fixed;  // `where`: sweep axes with the one entry at which methods are tuned
+  std::vector<Patch> trials;                 // changes that only trials have
   std::vector<std::vector<VariedKey>> axes;  // by method: the tuned keys
   std::vector<std::string> methods;          // names of the methods, for messages
 

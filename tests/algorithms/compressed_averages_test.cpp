@@ -314,13 +314,50 @@ TEST(CompressedAveragesTimes, TakeWhatTheNetworkSays) {
   EXPECT_EQ(bytes_of("fp4"), Bytes{2 * 3 * 2 * (4 * 3 + 4 * 38)});
 }
 
+// The matrix of 16 x 15 values has six tiles of 8 x 5, the vector of 60 has ten of 6. Workers send five values of each
+// tile: 30 with indices of 6 bits, in 6 words, and 50 with indices of 3 bits, in 5 words. A round takes 4 s, and an
+// all-gather of packets of p bytes 2 (0.01 + p / 1000) s.
+TEST(CompressedAveragesTimes, OfBinsAndTilesTakeWhatTheNetworkSays) {
+  const std::vector<ParameterTensor> tensors = {{.name = "matrix", .offset = 0, .size = 240, .place = 0, .rows = 16},
+                                                {.name = "vector", .offset = 240, .size = 60, .place = 1}};
+  const SimulatedRun setup{.workers = 3,
+                           .network = make_ring_network(0.01, 1000),
+                           .budget = {.steps = 4},
+                           .worker_factors = {1, 1, 2},
+                           .objective = noise_at_first(300, 4, tensors)};
+  LocalSgd local(make_constant_period(2), {});
+  const auto expect = [&](std::string_view kind, const std::string& keys, const char* first, const char* second,
+                          int bytes_of_worker, int collectives = 2) {
+    local.compress(compression(kind, keys, Compresses::averages));
+    const auto outcome = setup.run(local);
+    EXPECT_EQ(outcome.log, (std::vector<std::string>{std::string("step 2 at ") + first + " s: kept 6, dropped 0",
+                                                     std::string("step 4 at ") + second + " s: kept 6, dropped 0"}))
+        << kind << " " << keys;
+    EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 3 * 2 * bytes_of_worker}) << kind << " " << keys;
+    EXPECT_EQ(outcome.totals.collectives, collectives);
+    expect_exact_accounts(outcome);
+  };
+  // Four means per tensor, and 15 and 4 words with two bits per value.
+  expect("bins", "", "4.236", "8.472", 4 * (4 + 15 + 4 + 4));
+  // Chunks of 100 values go to three owners and back. Each phase takes as long as an all-gather of packets of 44 bytes:
+  // four means, and 7 words with two bits per value.
+  expect("bins", R"(scope = "model", exchange = "two-phase")", "4.216", "8.432", 2 * 4 * (4 + 7), 4);
+  // Per tensor four means, and 2 and 4 words with two bits per value.
+  expect("tiles", "tile = 8, kept = 5", "4.220", "8.440", 4 * (6 + 4 + 2 + 5 + 4 + 4));
+  expect("tiles", R"(tile = 8, kept = 5, values = "float")", "4.748", "9.496", 4 * (6 + 30 + 5 + 50));
+  // In the authors' code a value and its index take 14 and 11 bits, in 14 and 18 words.
+  expect("tiles", R"(tile = 8, kept = 5, packing = "published")", "4.340", "8.680", 4 * (14 + 4 + 18 + 4));
+}
+
 // Time-only runs, on fibers and in lockstep, take the same time as training, also where the next round hides averages.
 TEST(CompressedAveragesTimes, TimesNeedNoModel) {
   for (const auto& [name, method] : in_rounds(3))
-    for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
+    for (const CompressionOptions& options :
+         {of("top-k"), of("random-k"), of("sign"), of("qsgd"), of("int8"), of("fp4"),
+          compression("bins", R"(scope = "model")", Compresses::averages)}) {
       SimulatedRun setup{.workers = 3, .network = make_ring_network(0.01, 1000), .worker_factors = {1, 1, 2}};
       setup.budget = {.steps = 10};
-      method->compress(of(kind));
+      method->compress(options);
       const auto trained = setup.run(*method);
       setup.objective = nullptr;
       const auto timed = setup.run(*method);
@@ -336,9 +373,10 @@ TEST(CompressedAveragesTimes, TimesNeedNoModel) {
 // Rounds, bytes and round times by formula, compared with a run whose micro-batches all take 1 s.
 TEST(CompressedAveragesTimes, FormulasAreThoseOfRuns) {
   constexpr std::int64_t steps = 6;
-  for (const char* compression : {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }",
-                                  "{ name = \"sign\" }", "{ name = \"qsgd\" }", "{ name = \"int8\" }",
-                                  "{ name = \"fp4\" }", "{ name = \"sign\", exchange = \"two-phase\" }"}) {
+  for (const char* compression :
+       {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }", "{ name = \"sign\" }",
+        "{ name = \"qsgd\" }", "{ name = \"int8\" }", "{ name = \"fp4\" }", "{ name = \"bins\", scope = \"model\" }",
+        "{ name = \"sign\", exchange = \"two-phase\" }"}) {
     const auto reading = read_method(local_sgd + "\ncompression = " + compression);
     ASSERT_EQ(reading.faults, "");
     const std::shared_ptr<const NetworkModel> network = make_ring_network(0.01, 1000);

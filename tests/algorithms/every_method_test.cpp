@@ -704,7 +704,12 @@ const std::vector<std::string> independent = {
     "overlap-local-sgd\"\nmixing = 0.5\nmomentum = 0.5" + third_step_period,
     "co2\"" + third_step_period,
     "overlapped-diloco\"\nouter = { name = \"slowmo\", momentum = 0.5 }" + third_step_period,
-    "overlapped-diloco\"\nupdate = \"delayed\"\nouter = { name = \"plain\" }" + third_step_period};
+    "overlapped-diloco\"\nupdate = \"delayed\"\nouter = { name = \"plain\" }" + third_step_period,
+    "fedprox\"\nsteps_of_workers = [3, 1, 2, 3]" + third_step_period,
+    "fednova\"\nsteps_of_workers = [3, 1, 2, 3]" + third_step_period,
+    "scaffold\"" + third_step_period,
+    "scaffold\"\ncontrol = \"gradient\"" + third_step_period,
+    "noloco\"\nlocal_steps = 3"};
 const std::vector<std::string> dependent = {"dropcompute\"\nthreshold_s = 1.2",
                                             "backup-workers\"\nbackups = 1",
                                             "backup-tokens\"\nbackups = 1",
@@ -724,7 +729,9 @@ const std::vector<std::string> dependent = {"dropcompute\"\nthreshold_s = 1.2",
                                             "ad-psgd\"",
                                             "ad-psgd\"\noverlap_steps = 0",
                                             "stochastic-gradient-push\"\noverlap_steps = 2\noverlap = \"released\"",
-                                            "dynamic-averaging\"\nthreshold = 20\ncheck_every = 2"};
+                                            "dynamic-averaging\"\nthreshold = 20\ncheck_every = 2",
+                                            "acco\"",
+                                            "ringleader\""};
 
 // The largest difference between runs under two laws of delays, relative to the parameters.
 double model_difference(const Algorithm& algorithm) {

@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -36,11 +38,12 @@ void expect_near(const std::vector<float>& found, const Json& expected, const st
     EXPECT_NEAR(found[i], expected[i].get<double>(), within) << what << ", element " << i;
 }
 
-// Worker i's gradient at x is h x - b_i (methods_2026.py). One matrix of (8, 6), and a vector.
-class Unequal final : public PullObjective {
+// Worker i's gradient at x is h x - b_i (methods_2026.py). One matrix of (8, 6), and a vector. With `curved`
+// workers also differ in h.
+class Unequal : public PullObjective {
  public:
-  static constexpr std::size_t size = 54, of_matrix = 48;
-  Unequal() : PullObjective(size, of_matrix) {}
+  static constexpr std::size_t size = 54, of_matrix = 48, curved = 13;
+  explicit Unequal(std::size_t bend = 0) : PullObjective(size, of_matrix), bend_(bend) {}
 
   std::vector<ParameterTensor> tensors() const override {
     return {{.name = "weight", .offset = 0, .size = of_matrix, .place = 0, .rows = 8},
@@ -50,7 +53,8 @@ class Unequal final : public PullObjective {
     const auto values = std::make_shared<std::vector<float>>(size);
     for (const MicroBatch& micro_batch : micro_batches)
       for (std::size_t j = 0; j < size; ++j) {
-        const double h = static_cast<double>(32 + j % 40) / 64;
+        const std::size_t turned = j + bend_ * static_cast<std::size_t>(micro_batch.worker.value);
+        const double h = static_cast<double>(32 + turned % 40) / 64;
         const double phase = 1 + 1.7 * micro_batch.worker.value + 0.6 * static_cast<double>(j);
         (*values)[j] += static_cast<float>(h * x[j] - std::round(64 * std::sin(phase)) / 64);
       }
@@ -58,6 +62,44 @@ class Unequal final : public PullObjective {
             .loss_sum = 0,
             .buffers_sum = {}};
   }
+
+ private:
+  std::size_t bend_;
+};
+
+class UnequalSamples final : public Unequal, public DividedData {
+ public:
+  std::int64_t samples_of(Rank worker) const override {
+    return std::vector{10, 40, 25}.at(static_cast<std::size_t>(worker.value));
+  }
+};
+
+// Worker i's gradient at x is h x - b_i, for given numbers. It records the first element of each model at which it is
+// computed.
+class Straight final : public PullObjective {
+ public:
+  Straight(double h, std::vector<std::vector<double>> b)
+      : PullObjective(b.front().size(), b.front().size()), h_(h), b_(std::move(b)) {}
+
+  PartialGradient gradient(const float* x, const float*, std::span<const MicroBatch> micro_batches) const override {
+    const auto values = std::make_shared<std::vector<float>>(parameters());
+    for (const MicroBatch& micro_batch : micro_batches) {
+      const std::vector<double>& b = b_.at(static_cast<std::size_t>(micro_batch.worker.value));
+      for (std::size_t j = 0; j < values->size(); ++j) (*values)[j] += static_cast<float>(h_ * x[j] - b[j]);
+      const std::lock_guard lock(mutex_);
+      seen_[micro_batch] = *x;
+    }
+    return {.segments = {{.offset = 0, .size = values->size(), .data = values->data(), .owner = values}},
+            .loss_sum = 0,
+            .buffers_sum = {}};
+  }
+  float model_of(int worker, int step) const { return seen_.at({Rank{worker}, Step{step}, 0}); }
+
+ private:
+  double h_;
+  std::vector<std::vector<double>> b_;
+  mutable std::mutex mutex_;
+  mutable std::map<MicroBatch, float> seen_;
 };
 
 SimulatedRun setup(int steps, double rate) {
@@ -70,6 +112,7 @@ SimulatedRun setup(int steps, double rate) {
 
 SimulatedRun::Outcome run(const std::string& toml, const SimulatedRun& setup, double momentum = 0) {
   AlgorithmContext context{.workers = setup.workers};
+  context.divides_data = dynamic_cast<const DividedData*>(setup.objective.get()) != nullptr;
   if (momentum > 0) context.moment_decays = {momentum};
   const MethodReading method = read_method(toml, context);
   EXPECT_EQ(method.faults, "");
@@ -105,17 +148,56 @@ TEST(Muon, NewtonSchulzIterationsGiveThePublishedDigits) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(v[i], of_dion[i], 2e-5);
 }
 
+const std::vector<NewtonSchulz> both_iterations = {newton_schulz_of_jordan, newton_schulz_of_dion};
+
+at::Tensor orthogonalised(const at::Tensor& matrix, NewtonSchulz iterations) {
+  const at::Tensor result = matrix.to(at::kFloat).contiguous().clone();
+  orthogonalise_by_torch(result.data_ptr<float>(), static_cast<std::size_t>(result.size(0)),
+                         static_cast<std::size_t>(result.size(1)), iterations);
+  return result.to(at::kDouble);
+}
+
+double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
 // The iterations apply a polynomial to each singular value.
 TEST(Muon, NewtonSchulzIterationsApplyTheirPolynomialsToSingularValues) {
-  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{7, 12}, {12, 7}, {9, 1}}) {
-    const at::Tensor g = at::randn({rows, columns}, at::kDouble);
-    auto [u, s, v] = at::linalg_svd(g, /*full_matrices=*/false);
-    s = s / g.norm();
-    for (const auto& [a, b, c] : newton_schulz_of_dion) s = a * s + b * s.pow(3) + c * s.pow(5);
-    const at::Tensor expected = at::matmul(u * s, v).contiguous(), found = g.to(at::kFloat).contiguous();
-    orthogonalise_by_torch(found.data_ptr<float>(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns),
-                           newton_schulz_of_dion);
-    EXPECT_LE((found.to(at::kDouble) - expected).abs().max().item<double>(), 2e-5) << rows << " x " << columns;
+  for (const NewtonSchulz iterations : both_iterations)
+    for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{7, 12}, {12, 7}, {9, 1}}) {
+      const at::Tensor g = at::randn({rows, columns}, at::kDouble);
+      auto [u, s, v] = at::linalg_svd(g, /*full_matrices=*/false);
+      s = s / g.norm();
+      for (const auto& [a, b, c] : iterations) s = a * s + b * s.pow(3) + c * s.pow(5);
+      EXPECT_LE(largest_difference(orthogonalised(g, iterations), at::matmul(u * s, v)), 2e-5)
+          << rows << " x " << columns;
+    }
+}
+
+// The fact sheet's numbers. A matrix of rank one has one singular value, which is its norm, and those of an identity
+// of size n are 1 / sqrt(n) of its norm.
+TEST(Muon, NewtonSchulzIterationsGiveThePublishedDigitsForRankOneAndForIdentities) {
+  const at::Tensor left = at::tensor({2.0, -1.0, 2.0}, at::kDouble) / 3, right = at::tensor({0.6, 0.8}, at::kDouble);
+  const at::Tensor direction = at::outer(left, right);
+  EXPECT_LE(largest_difference(orthogonalised(7 * direction, newton_schulz_of_jordan), 0.696436 * direction), 5e-6);
+  EXPECT_LE(largest_difference(orthogonalised(7 * direction, newton_schulz_of_dion), 0.978346 * direction), 5e-6);
+  for (const auto& [n, diagonal] :
+       std::vector<std::pair<std::int64_t, double>>{{2, 1.108112}, {4, 0.765439}, {16, 0.714526}}) {
+    const at::Tensor one = at::eye(n, at::kDouble);
+    EXPECT_LE(largest_difference(orthogonalised(one, newton_schulz_of_jordan), diagonal * one), 5e-6) << n;
+  }
+}
+
+TEST(Muon, NewtonSchulzIterationsIgnoreScaleAndTurnWithTheMatrix) {
+  const auto filled = [](std::int64_t rows, std::int64_t columns) {
+    return at::sin(0.37 * at::arange(1, rows * columns + 1, at::kDouble).pow(2)).reshape({rows, columns});
+  };
+  const at::Tensor u = filled(4, 6);
+  const at::Tensor p = std::get<0>(at::linalg_qr(filled(4, 4))), q = std::get<0>(at::linalg_qr(filled(6, 6)));
+  for (const NewtonSchulz iterations : both_iterations) {
+    const at::Tensor o = orthogonalised(u, iterations);
+    for (const double k : {0.25, 3.0, 1e4}) EXPECT_LE(largest_difference(orthogonalised(k * u, iterations), o), 1e-5);
+    EXPECT_LE(largest_difference(orthogonalised(u.t(), iterations), o.t()), 1e-5);
+    EXPECT_LE(largest_difference(orthogonalised(p.matmul(u).matmul(q), iterations), p.matmul(o).matmul(q)), 1e-5);
+    EXPECT_GT(largest_difference(o, u), 0.1);
   }
 }
 
@@ -201,6 +283,27 @@ std::vector<ParameterTensor> matrices_of(const Json& shapes) {
                        .rows = rows});
   }
   return tensors;
+}
+
+// Without a gradient there is no direction, but weight decay still acts.
+TEST(Muon, OnlyDecaysMatricesWithoutAGradient) {
+  const auto tensors = matrices_of(Json::parse("[[6, 4], [3, 5]]"));
+  for (const auto iterations : {MuonOptions::Iterations::jordan, MuonOptions::Iterations::dion}) {
+    MuonOptions options;
+    options.iterations = iterations;
+    options.all_matrices = true;
+    options.weight_decay.rate = 0.1;
+    Engine engine(std::make_shared<Shaped>(tensors, 39), make_muon(options, orthogonalise_by_torch));
+    ModelStatePtr state = engine.training.initial_state();
+    const std::vector<float> before = engine.training.values(state);
+    for (int step = 0; step < 2; ++step) {
+      FlatVector zeros(39);
+      std::fill_n(zeros.data(), 39, 0.0f);
+      state = engine.training.descend(state, engine.training.gradient_from(std::move(zeros), 1), 0.5);
+    }
+    const std::vector<float> after = engine.training.values(state);
+    for (std::size_t j = 0; j < 39; ++j) EXPECT_NEAR(after[j], 0.95 * 0.95 * before[j], 1e-6) << j;
+  }
 }
 
 // Matrices of full rank, so that a QR decomposition has no arbitrary columns.
@@ -421,19 +524,72 @@ TEST(AdaptiveOuterOptimizers, WithALargeTauAreMomentum) {
   for (std::size_t j = 0; j < x.size(); ++j) EXPECT_NEAR(adam.parameters[j], x[j], 1e-4);
 }
 
+// Mostly near zero, and with values beyond all bins on both sides.
+std::vector<float> skewed_values() {
+  std::vector<float> values(120);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] =
+        static_cast<float>(std::pow(std::sin(1.3 * static_cast<double>(i)), 3) * static_cast<double>(1 + i % 7));
+  return values;
+}
+
 TEST(StatisticalQuantiser, KeepsTheMeanAndGivesTheGoldenBins) {
   const std::vector<float> values = {1, 2, 3, 10};
   std::vector<std::uint8_t> levels(4);
   const std::vector<float> means = means_of_bins(values, 4, 6, false, levels.data());
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(means[levels[i]], golden().at("quantiser").at("result")[i].get<float>());
+  const std::vector<float> skewed = skewed_values();
+  levels.resize(skewed.size());
+  for (const std::size_t bins : {4u, 16u, 256u})
+    for (const bool mirrored : {false, true}) {
+      const std::vector<float> decoded = means_of_bins(skewed, bins, 6, mirrored, levels.data());
+      std::vector<double> sums(bins), counts(bins);
+      double of_values = 0, of_decoded = 0;
+      for (std::size_t i = 0; i < skewed.size(); ++i) {
+        sums[levels[i]] += static_cast<double>(skewed[i]);
+        ++counts[levels[i]];
+        of_values += static_cast<double>(skewed[i]);
+        of_decoded += static_cast<double>(decoded[levels[i]]);
+      }
+      for (std::size_t bin = 0; bin < bins; ++bin)
+        EXPECT_NEAR(decoded[bin], counts[bin] > 0 ? sums[bin] / counts[bin] : 0, 1e-6) << bins << ", bin " << bin;
+      EXPECT_NEAR(of_decoded, of_values, 1e-4) << bins;
+      EXPECT_GT(std::ranges::count_if(counts, [](double count) { return count > 1; }), 3) << "bins have several values";
+    }
+}
+
+// Four bins over six standard deviations have their edges at -2.25, -0.75 and 0.75 deviations.
+TEST(StatisticalQuantiser, HasThePublishedEdges) {
+  const std::vector<float> values = skewed_values();
+  const auto size = static_cast<double>(values.size());
+  double mean = 0, squares = 0;
+  for (const float value : values) mean += value / size;
+  for (const float value : values) squares += (value - mean) * (value - mean);
+  const double deviation = std::sqrt(squares / (size - 1));
+  std::vector<std::uint8_t> levels(values.size()), mirrored(values.size());
+  means_of_bins(values, 4, 6, false, levels.data());
+  means_of_bins(values, 4, 6, true, mirrored.data());
+  std::set<int> used;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto bin_of = [&](double in_deviations) {
+      return (in_deviations > -2.25 ? 1 : 0) + (in_deviations > -0.75 ? 1 : 0) + (in_deviations > 0.75 ? 1 : 0);
+    };
+    EXPECT_EQ(levels[i], bin_of((values[i] - mean) / deviation)) << i;
+    EXPECT_EQ(mirrored[i], bin_of((mean - values[i]) / deviation)) << i;
+    used.insert(levels[i]);
+  }
+  EXPECT_EQ(used.size(), 4u);
 }
 
 // The model after each round of three steps.
-void expect_rounds(const std::string& toml, const Json& rounds, const std::string& what) {
-  for (std::size_t round = 0; round < rounds.size(); ++round)
-    expect_near(run(toml, setup(3 * (static_cast<int>(round) + 1), 0.1)).parameters, rounds[round],
-                what + ", round " + std::to_string(round + 1));
+void expect_rounds(const std::string& toml, const Json& rounds, const std::string& what, double rate = 0.1,
+                   const std::shared_ptr<const Optimizer>& optimizer = nullptr) {
+  for (std::size_t round = 0; round < rounds.size(); ++round) {
+    SimulatedRun of = setup(3 * (static_cast<int>(round) + 1), rate);
+    of.optimizer = optimizer;
+    expect_near(run(toml, of).parameters, rounds[round], what + ", round " + std::to_string(round + 1));
+  }
 }
 
 TEST(SparseLoCo, FollowsTheReferenceInAllItsForms) {
@@ -497,11 +653,122 @@ TEST(SparseLoCo, SendsWhatLeavesTheResidual) {
   }
 }
 
+// A residual e loses the share 1 - beta in each round, so that over all rounds
+// sum of sent + last e = sum of Delta - (1 - beta) x sum of each round's first e.
+TEST(SparseLoCo, LosesOfItsResidualsWhatTheirDecayTakes) {
+  const std::vector<Part> parts = {{.offset = 0, .size = 48, .rows = 8, .columns = 6}, {.offset = 48, .size = 6}};
+  for (const auto& [keys, beta] : std::vector<std::pair<std::string, double>>{
+           {"name = \"tiles\", tile = 4, kept = 3", 0.95},
+           {"name = \"tiles\", tile = 4, kept = 3, values = \"float\", residual_decay = 0.5", 0.5},
+           {"name = \"bins\", residual_decay = 0.9", 0.9},
+           {"name = \"bins\"", 1}}) {
+    const MethodReading method =
+        read_method("algorithm = \"local-sgd\"\n" + period + "compression = { " + keys + " }\n");
+    ASSERT_EQ(method.faults, "");
+    const CompressionOptions& options = *method.algorithm->compression();
+    const auto compressor = make_compressor(options, parts, 1, 1);
+    std::vector<float> e(54);
+    std::vector<double> deltas(54), sent(54), firsts(54);
+    for (int round = 0; round < 8; ++round) {
+      const FlatVector delta = wave(54, round);
+      for (std::size_t i = 0; i < 54; ++i) {
+        deltas[i] += delta.data()[i];
+        firsts[i] += e[i];
+      }
+      compressor->accumulate({delta.data(), 54}, 0, options.of_residual(), e);
+      std::vector<float> packet(static_cast<std::size_t>(compressor->exchanges(Step{round}).front().packet.value()) /
+                                4);
+      compressor->encode(Rank{0}, Step{round}, nullptr, e, packet.data());
+      const float* const packets[] = {packet.data()};
+      std::vector<float> decoded(54);
+      compressor->decode({.packets = packets, .workers = 1, .micro_batches = 1, .step = Step{round}}, decoded);
+      for (std::size_t i = 0; i < 54; ++i) sent[i] += decoded[i];
+    }
+    double lost = 0;
+    for (std::size_t i = 0; i < 54; ++i) {
+      EXPECT_NEAR(sent[i] + e[i], deltas[i] - (1 - beta) * firsts[i], 1e-5) << keys << ", element " << i;
+      lost = std::max(lost, std::abs(firsts[i]));
+    }
+    EXPECT_GT(lost, 0.1) << keys;
+  }
+}
+
+// Of two values, 1 and 1/4 in each round, the larger is sent. What is not sent of the smaller one adds up to at most
+// (1/4) / (1 - beta): for beta = 1/2 it never is the larger. Without decay its fifth sum, 5/4, is.
+TEST(SparseLoCo, ForgetsSmallValuesThatWouldBeSentWithoutDecay) {
+  const auto after = [](int rounds, const std::string& decay) {
+    const SimulatedRun of{.rate = 0.25,
+                          .budget = {.steps = rounds},
+                          .objective = std::make_shared<Straight>(0, std::vector(3, std::vector<double>{-4, -1}))};
+    return run("algorithm = \"outer-local-sgd\"\nperiod = { rule = \"constant\", steps = 1 }\nouter = { name = "
+               "\"plain\", rate = 1 }\ncompression = { name = \"tiles\", tile = 2, kept = 1, values = \"float\", "
+               "residual_decay = " +
+                   decay + " }\n",
+               of)
+        .parameters;
+  };
+  EXPECT_EQ(after(20, "0.5"), (std::vector<float>{1 - 20, 1}));
+  EXPECT_EQ(after(4, "1"), (std::vector<float>{1 - 4, 1}));
+  EXPECT_EQ(after(5, "1"), (std::vector<float>{1 - 4, 1 - 1.25f}));
+}
+
+// Each tensor is one tile, of which one value is sent.
+TEST(SparseLoCo, WithWholeResidualsAndTensorsAsTilesIsTopKWithErrorFeedback) {
+  const auto with = [](const std::string& compression) {
+    return run("algorithm = \"outer-local-sgd\"\n" + period +
+                   "outer = { name = \"plain\", rate = 0.7 }\ncompression = { " + compression + " }\n",
+               setup(60, 0.1))
+        .parameters;
+  };
+  const std::string tiles =
+      "name = \"tiles\", tile = 8, kept = 1, values = \"float\", mean_of = \"all\", "
+      "clip_to_median = false, residual_decay = ";
+  const auto whole = with(tiles + "1"), top_k = with("name = \"top-k\", scope = \"tensor\", ratio = 0.021");
+  ASSERT_EQ(whole.size(), top_k.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], top_k[i], 1e-6) << i;
+  EXPECT_NE(with(tiles + "0.95"), whole);
+}
+
 TEST(MuLoCo, WithFourBinsAndErrorFeedbackFollowsTheReference) {
   expect_rounds("algorithm = \"outer-local-sgd\"\n" + period +
                     "outer = { name = \"diloco\", rate = 0.64, momentum = 0.6 }\ncompression = { name = \"bins\", "
                     "residual_decay = 0.9 }\n",
                 golden().at("muloco"), "MuLoCo");
+}
+
+// MuLoCo's own settings of Muon.
+std::shared_ptr<const Optimizer> muon_of_muloco() {
+  MuonOptions options;
+  options.momentum = 0.9;
+  options.nesterov = false;
+  options.scale = MuonScale::spectral;
+  options.iterations = MuonOptions::Iterations::dion;
+  options.all_matrices = true;
+  options.adamw_rate = 0.2;
+  options.beta2 = 0.99;
+  options.weight_decay.rate = 0.1;
+  return make_muon(options, orthogonalise_by_torch);
+}
+
+// The reference applies its outer rate of 0.8 twice where it has error feedback.
+TEST(MuLoCo, WithMuonFollowsTheReferenceWithAndWithoutCompression) {
+  const Json& expected = golden().at("muloco_with_muon");
+  const std::string diloco = "algorithm = \"diloco\"\n" + period;
+  expect_rounds(diloco + "rate = 0.7\nmomentum = 0.6\n", expected.at("dense"), "dense", 0.05, muon_of_muloco());
+  expect_rounds(diloco + "rate = 0.64\nmomentum = 0.6\ncompression = { name = \"bins\", residual_decay = 0.9 }\n",
+                expected.at("bins"), "four bins", 0.05, muon_of_muloco());
+}
+
+TEST(MuLoCo, OfOneWorkerAndRoundsOfOneStepIsMuon) {
+  SimulatedRun alone = setup(10, 0.05);
+  alone.workers = 1;
+  alone.optimizer = muon_of_muloco();
+  const auto muon = run("algorithm = \"sync-sgd\"\n", alone).parameters;
+  const auto found =
+      run("algorithm = \"diloco\"\nperiod = { rule = \"constant\", steps = 1 }\nrate = 1\nmomentum = 0\n", alone);
+  for (std::size_t i = 0; i < Unequal::size; ++i) EXPECT_NEAR(found.parameters[i], muon[i], 2e-6) << i;
+  alone.optimizer = nullptr;
+  EXPECT_NE(run("algorithm = \"sync-sgd\"\n", alone).parameters, muon);
 }
 
 TEST(Demo, FollowsTheReferenceWithAndWithoutTheTransform) {
@@ -515,15 +782,52 @@ TEST(Demo, FollowsTheReferenceWithAndWithoutTheTransform) {
         expected, name);
 }
 
-// A step along the sign of the mean gradient.
+// Steps along the sign of the mean gradient. Nothing stays behind, so that the residual's decay has no effect.
 TEST(Demo, WithAllValuesKeptIsSignSgd) {
-  const auto outcome =
-      run("algorithm = \"sync-sgd\"\ncompression = { name = \"demo\", tile = 4, kept = 16 }\n", setup(1, 0.05));
-  for (std::size_t j = 0; j < Unequal::size; ++j) {
-    double mean = static_cast<double>(32 + j % 40) / 64;
-    for (int worker = 0; worker < 3; ++worker)
-      mean -= std::round(64 * std::sin(1 + 1.7 * worker + 0.6 * static_cast<double>(j))) / 64 / 3;
-    EXPECT_NEAR(outcome.parameters[j], mean > 0 ? 0.95 : 1.05, 1e-6) << j;
+  constexpr double rate = 0.3;
+  std::vector<double> x(Unequal::size, 1);
+  std::set<bool> signs;
+  for (int step = 1; step <= 5; ++step) {
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      double mean = static_cast<double>(32 + j % 40) / 64 * x[j];
+      for (int worker = 0; worker < 3; ++worker)
+        mean -= std::round(64 * std::sin(1 + 1.7 * worker + 0.6 * static_cast<double>(j))) / 64 / 3;
+      x[j] -= mean > 0 ? rate : -rate;
+      signs.insert(mean > 0);
+    }
+    for (const std::string keys : {"residual_decay = 0.5", "residual_decay = 0.999", "transform = false"}) {
+      const auto found =
+          run("algorithm = \"sync-sgd\"\ncompression = { name = \"demo\", tile = 4, kept = 16, " + keys + " }\n",
+              setup(step, rate))
+              .parameters;
+      for (std::size_t j = 0; j < x.size(); ++j) EXPECT_NEAR(found[j], x[j], 2e-6) << keys << ", " << step << ", " << j;
+    }
+  }
+  EXPECT_EQ(signs.size(), 2u) << "some gradients change their sign";
+}
+
+// The orthonormal transform of equal values has one coefficient, the root of their number times the value: 64 for a
+// tile of 64 x 64 ones. So one kept value is exact.
+TEST(Demo, TransformsEqualValuesToOneCoefficient) {
+  for (const auto& [part, coefficient] :
+       std::vector<std::pair<Part, double>>{{{.offset = 0, .size = 64 * 64, .rows = 64, .columns = 64}, 64},
+                                            {{.offset = 0, .size = 48, .rows = 8, .columns = 6}, std::sqrt(48.0)},
+                                            {{.offset = 0, .size = 64}, 8}}) {
+    const MethodReading method =
+        read_method("algorithm = \"sync-sgd\"\ncompression = { name = \"demo\", kept = 1, signs = false }\n");
+    ASSERT_EQ(method.faults, "");
+    const auto compressor = make_compressor(*method.algorithm->compression(), {part}, 1, 1);
+    std::vector<float> memory(part.size, 1.0f), sent(part.size);
+    std::vector<float> packet(static_cast<std::size_t>(compressor->exchanges(Step{0}).front().packet.value()) / 4);
+    ASSERT_EQ(packet.size(), 2u) << "an index and a value";
+    compressor->encode(Rank{0}, Step{0}, nullptr, memory, packet.data());
+    EXPECT_NEAR(packet.back(), coefficient, 1e-4);
+    const float* const packets[] = {packet.data()};
+    compressor->decode({.packets = packets, .workers = 1, .micro_batches = 1}, sent);
+    for (std::size_t i = 0; i < part.size; ++i) {
+      EXPECT_NEAR(sent[i], 1, 2e-5) << part.size << ", " << i;
+      EXPECT_NEAR(memory[i], 0, 2e-5) << part.size << ", " << i;
+    }
   }
 }
 
@@ -570,20 +874,69 @@ TEST(FederatedClassics, FedProxEndsALongRoundAtItsFixedPoint) {
 TEST(FederatedClassics, FollowTheReference) {
   const Json& expected = golden().at("federated");
   const std::string four = "period = { rule = \"constant\", steps = 4 }\nsteps_of_workers = [1, 3, 4]\n";
-  const auto train = [](const std::string& toml, int steps, double momentum = 0) {
+  std::shared_ptr<const Objective> objective = std::make_shared<Unequal>();
+  const auto train = [&](const std::string& toml, int steps, double momentum = 0) {
     SimulatedRun of = setup(steps, 0.1);
     of.momentum = momentum;
+    of.objective = objective;
     return run(toml, of, momentum).parameters;
   };
   expect_near(train("algorithm = \"fedprox\"\nproximal = 0.3\n" + four, 16), expected.at("fedprox"), "FedProx");
-  expect_near(train("algorithm = \"scaffold\"\nrate = 0.8\n" + period, 12), expected.at("scaffold_2"), "SCAFFOLD II");
-  expect_near(train("algorithm = \"scaffold\"\ncontrol = \"gradient\"\n" + period, 12), expected.at("scaffold_1"),
-              "SCAFFOLD I");
   expect_near(train("algorithm = \"fednova\"\n" + four, 16), expected.at("fednova"), "FedNova");
   expect_near(train("algorithm = \"fednova\"\n" + four, 16, 0.9), expected.at("fednova_momentum"), "with momentum");
   expect_near(train("algorithm = \"fednova\"\nproximal = 0.3\n" + four, 16), expected.at("fednova_proximal"),
               "proximal");
   expect_near(train("algorithm = \"fednova\"\nproximal = 0.3\n" + four, 16, 0.9), expected.at("fednova_both"), "both");
+  objective = std::make_shared<UnequalSamples>();
+  const std::string by_samples = "weights = \"samples\"\n" + four;
+  expect_near(train("algorithm = \"fedprox\"\nproximal = 0.3\n" + by_samples, 16), expected.at("fedprox_samples"),
+              "FedProx, by samples");
+  expect_near(train("algorithm = \"fednova\"\n" + by_samples, 16), expected.at("fednova_samples"),
+              "FedNova, by samples");
+  expect_near(train("algorithm = \"fednova\"\nproximal = 0.3\n" + by_samples, 16, 0.9),
+              expected.at("fednova_samples_both"), "both, by samples");
+  objective = std::make_shared<Unequal>(Unequal::curved);
+  expect_near(train("algorithm = \"scaffold\"\nrate = 0.8\n" + period, 12), expected.at("scaffold_2"), "SCAFFOLD II");
+  expect_near(train("algorithm = \"scaffold\"\ncontrol = \"gradient\"\n" + period, 12), expected.at("scaffold_1"),
+              "SCAFFOLD I");
+}
+
+// The fact sheet's numbers: constant gradients of 1, 2 and 6 at a rate of 0.1 make a step of -0.3, and c = 3. In a
+// second round of two steps, the first of them takes each worker by -0.1 (g_i - c_i + c) = -0.3.
+TEST(FederatedClassics, ScaffoldCorrectsConstantGradientsToTheirMean) {
+  const auto objective = std::make_shared<Straight>(0, std::vector<std::vector<double>>{{-1}, {-2}, {-6}});
+  const auto after = [&](int steps, int of_round) {
+    SimulatedRun of = setup(steps, 0.1);
+    of.objective = objective;
+    return run("algorithm = \"scaffold\"\nperiod = { rule = \"constant\", steps = " + std::to_string(of_round) + " }\n",
+               of)
+        .parameters.front();
+  };
+  EXPECT_NEAR(after(1, 1), 1 - 0.3, 1e-6);
+  EXPECT_NEAR(after(2, 1), 1 - 0.6, 1e-6);
+  EXPECT_NEAR(after(4, 2), 1 - 1.2, 1e-6);
+  const std::vector<double> own_steps = {0.1, 0.2, 0.6};
+  for (int worker = 0; worker < 3; ++worker) {
+    EXPECT_NEAR(objective->model_of(worker, 1), 1 - own_steps[static_cast<std::size_t>(worker)], 1e-6);
+    EXPECT_NEAR(objective->model_of(worker, 2), 1 - 0.6, 1e-6);
+    EXPECT_NEAR(objective->model_of(worker, 3), 1 - 0.9, 1e-6);
+  }
+}
+
+// The fact sheet's effective steps a at momentum 0.9. Worker j alone has a gradient, of 1, in element j: its progress
+// is rate x a_j, which division by a_j turns into the rate. So each element moves by rate / 3 x the mean of all a.
+TEST(FederatedClassics, FedNovaCountsThePublishedEffectiveSteps) {
+  for (const auto& [taken, effective] : std::vector<std::pair<int, double>>{{1, 1}, {2, 2.9}, {4, 9.049}}) {
+    SimulatedRun of = setup(4, 0.1);
+    of.momentum = 0.9;
+    of.objective = std::make_shared<Straight>(0, std::vector<std::vector<double>>{{-1, 0, 0}, {0, -1, 0}, {0, 0, -1}});
+    const auto found =
+        run("algorithm = \"fednova\"\nperiod = { rule = \"constant\", steps = 4 }\nsteps_of_workers = [" +
+                std::to_string(taken) + ", 1, 2]\n",
+            of, of.momentum)
+            .parameters;
+    for (const float value : found) EXPECT_NEAR(value, 1 - 0.1 / 3 * (effective + 1 + 2.9) / 3, 5e-6) << taken;
+  }
 }
 
 TEST(FederatedClassics, InTheirLimitsAreLocalOrSynchronousSgd) {
@@ -643,6 +996,40 @@ TEST(UnequalWorkers, DoNotLeanToTheFastWorkersMinimum) {
   EXPECT_GT(std::abs(leaning - fair), 0.1);
 }
 
+// The fact sheet's case: minima at 0 and 1, gradients that take 1 and 3 s, and a rate of 0.002. In a cycle of four
+// updates asynchronous SGD moves between 0.2492 and 0.2508, around 0.24988, and the rescaled form between 0.4986 and
+// 0.5007, around 0.49942.
+TEST(UnequalWorkers, ReachTheSimulatedPointsOfTheFactSheet) {
+  SimulatedRun two = setup(3000, 0.002);
+  two.workers = 2;
+  two.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 2.0})};
+  two.objective = std::make_shared<Straight>(1, std::vector<std::vector<double>>{{0}, {1}});
+  const auto at = [&](const std::string& toml) {
+    return run(toml + "rate_scaling = \"none\"\n", two).parameters.front();
+  };
+  EXPECT_NEAR(at("algorithm = \"async-sgd\"\n"), 0.24988, 0.001);
+  EXPECT_NEAR(at("algorithm = \"rescaled-sgd\"\n"), 0.49942, 0.0014);
+  EXPECT_NEAR(at("algorithm = \"rescaled-sgd\"\ncycle_s = [1, 3]\n"), 0.49942, 0.0014);
+}
+
+// A worker's k-th gradient takes (3 k + rank) mod 5 s longer.
+class ChangingTimes final : public DelayProcess {
+ public:
+  void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+    for (double& added : added_s) added += static_cast<double>((3 * stream.step.value() + stream.worker.value) % 5);
+  }
+  double mean_s() const override { return 0; }
+};
+
+// A gradient is at most 2 N - 2 updates old when a step uses it for the first time.
+TEST(Ringleader, UsesNoGradientFromBeforeTheLastCycle) {
+  SimulatedRun of = setup(40, 0.05);
+  of.delays.push_back(std::make_shared<ChangingTimes>());
+  const std::size_t most = 2 * 3 - 2;
+  EXPECT_EQ(run("algorithm = \"ringleader\"\n", of).totals.staleness.size(), most + 1);
+  EXPECT_GT(run("algorithm = \"async-sgd\"\n", of).totals.staleness.size(), most + 1);
+}
+
 TEST(UnequalWorkers, InTheirLimitsAreOtherMethods) {
   SimulatedRun equal = setup(6, 0.1);
   equal.delays.clear();
@@ -660,14 +1047,15 @@ TEST(UnequalWorkers, InTheirLimitsAreOtherMethods) {
 
 // The model, the end of the last all-reduce, and the number of gradients of each step. Workers with unequal data and
 // times add one or several micro-batches during an all-reduce, as its time says.
-void expect_overlapped(const std::string& toml, const Json& by_time) {
+void expect_overlapped(const std::string& toml, const Json& by_time,
+                       const std::shared_ptr<const Optimizer>& optimizer = make_sgd({.momentum = 0.9})) {
   constexpr double within_s = 1e-6;
   for (const auto& [communication_s, steps] : by_time.items())
     for (std::size_t last = 1; last <= steps.size(); ++last) {
       SimulatedRun of = setup(static_cast<int>(last), 0.05);
       of.network_s = std::stod(communication_s);
-      of.momentum = 0.9;
-      const auto outcome = run(toml, of, of.momentum);
+      of.optimizer = optimizer;
+      const auto outcome = run(toml, of);
       const Json& expected = steps[last - 1];
       const std::string what = toml + "step " + std::to_string(last);
       expect_near(outcome.parameters, expected.at("x"), what);
@@ -678,7 +1066,10 @@ void expect_overlapped(const std::string& toml, const Json& by_time) {
     }
 }
 
-TEST(Acco, FollowsTheReference) { expect_overlapped("algorithm = \"acco\"\n", golden().at("acco")); }
+TEST(Acco, FollowsTheReference) {
+  expect_overlapped("algorithm = \"acco\"\n", golden().at("acco"));
+  expect_overlapped("algorithm = \"acco\"\n", golden().at("acco_adamw"), make_adamw({}));
+}
 
 // Equal workers compute three micro-batches per all-reduce, which take longer than it, and all are used.
 TEST(Acco, ComputesTheLeastNumberOfMicroBatches) {
@@ -693,7 +1084,9 @@ TEST(Acco, ComputesTheLeastNumberOfMicroBatches) {
 }
 
 TEST(DelayedUpdate, FollowsTheReference) {
-  expect_overlapped("algorithm = \"delayed-update\"\n", golden().at("delayed_update"));
+  const std::string toml = "algorithm = \"delayed-update\"\n";
+  expect_overlapped(toml, golden().at("delayed_update"));
+  expect_overlapped(toml + "cleared = \"every-second-step\"\n", golden().at("delayed_update_as_published"));
 }
 
 // Each worker's gradient at x is x. The fact sheet has the values.
@@ -714,11 +1107,31 @@ TEST(Acco, WithoutNoiseIsSynchronousSgd) {
     of.budget.steps = steps;
     return run(toml, of).parameters.front();
   };
-  const std::vector<double> acco = {0.9, 0.81, 0.729, 0.6561}, delayed = {0.9, 0.8, 0.71, 0.63, 0.559, 0.496};
+  const std::vector<double> acco = {0.9, 0.81, 0.729, 0.6561}, delayed = {0.9, 0.8, 0.71, 0.63, 0.559, 0.496},
+                            as_published = {0.9, 0.8, 0.71, 0.625, 0.554, 0.48725};
   for (std::size_t i = 0; i < acco.size(); ++i)
     EXPECT_NEAR(at("algorithm = \"acco\"\n", static_cast<int>(i) + 1), acco[i], 1e-6);
   for (std::size_t i = 0; i < delayed.size(); ++i)
     EXPECT_NEAR(at("algorithm = \"delayed-update\"\n", static_cast<int>(i) + 1), delayed[i], 1e-6);
+  of.delays.clear();  // equal workers compute equally many micro-batches in each step, so two steps' mean is unweighted
+  for (std::size_t i = 0; i < as_published.size(); ++i)
+    EXPECT_NEAR(at("algorithm = \"delayed-update\"\ncleared = \"every-second-step\"\n", static_cast<int>(i) + 1),
+                as_published[i], 1e-6);
+}
+
+// A tentative step changes neither the moments nor the number of steps.
+TEST(Acco, WithoutNoiseIsSynchronousSgdAlsoWithMoments) {
+  const std::vector<std::shared_ptr<const Optimizer>> optimizers = {make_sgd({.momentum = 0.9}), make_adamw({})};
+  for (const auto& optimizer : optimizers)
+    for (int steps = 1; steps <= 8; ++steps) {
+      SimulatedRun of = setup(steps, 0.1);
+      of.network_s = 0.4;
+      of.objective = std::make_shared<Bowl>();
+      of.optimizer = optimizer;
+      EXPECT_NEAR(run("algorithm = \"acco\"\n", of).parameters.front(),
+                  run("algorithm = \"sync-sgd\"\n", of).parameters.front(), 1e-6)
+          << optimizer->moments() << " moments, " << steps << " steps";
+    }
 }
 
 // The partners of four workers in a round, as the method draws them.
@@ -773,11 +1186,35 @@ TEST(NoLoCo, FollowsTheReferenceInAPair) {
   SimulatedRun pair = setup(12, 0.1);
   pair.workers = 2;
   pair.individual_models_every = 12;
-  const auto outcome = run("algorithm = \"noloco\"\nlocal_steps = 3\nmomentum = 0.5\nrate = 0.7\n", pair);
+  const std::string toml = "algorithm = \"noloco\"\nlocal_steps = 3\nmomentum = 0.5\nrate = 0.7\n";
   std::vector<double> mean(Unequal::size);
   for (std::size_t i = 0; i < mean.size(); ++i)
     mean[i] = (golden().at("noloco")[0][i].get<double>() + golden().at("noloco")[1][i].get<double>()) / 2;
-  expect_near(outcome.parameters, mean, "the mean of both");
+  expect_near(run(toml, pair).parameters, mean, "the mean of both");
+  pair.budget.steps = 15;  // workers' own models are reported before the last round
+  const auto longer = run(toml, pair);
+  for (int worker = 0; worker < 2; ++worker)
+    expect_near(longer.own_values.at(Step{12}).at(Rank{worker}),
+                golden().at("noloco")[static_cast<std::size_t>(worker)], "worker " + std::to_string(worker));
+}
+
+// Pulls within pairs cancel in the mean of all workers, and progress is linear in the model if all have the same h.
+TEST(NoLoCo, HasAMeanThatFollowsOuterHeavyBallMomentum) {
+  for (int rounds = 1; rounds <= 5; ++rounds) {
+    SimulatedRun four = setup(3 * rounds, 0.1);
+    four.workers = 4;
+    four.delays.clear();
+    const auto expected = run("algorithm = \"outer-local-sgd\"\n" + period +
+                                  "outer = { name = \"heavy-ball\", rate = 0.7, momentum = 0.5 }\n",
+                              four)
+                              .parameters;
+    for (const std::string pull : {"", "pull = 0.4\n"}) {
+      const auto found =
+          run("algorithm = \"noloco\"\nlocal_steps = 3\nmomentum = 0.5\nrate = 0.7\n" + pull, four).parameters;
+      for (std::size_t i = 0; i < Unequal::size; ++i)
+        EXPECT_NEAR(found[i], expected[i], 2e-6) << pull << rounds << " rounds, " << i;
+    }
+  }
 }
 
 TEST(LookAhead, FollowsTheReference) {
@@ -789,6 +1226,29 @@ TEST(LookAhead, FollowsTheReference) {
       "algorithm = \"async-local-sgd\"\nlocal_steps = 2\nupdate = { name = \"look-ahead\", rate = 0.7, momentum "
       "= 0.9, hand_out = \"ahead\" }\n",
       golden().at("look_ahead_hand_out"), 0.1, 3, "with the hand-out", 2);
+}
+
+// The fact sheet's steps along equal differences of 1. Its momentum is a mean, so they tend to 1.9; those of Nesterov's
+// momentum tend to 10.
+TEST(LookAhead, TakesThePublishedStepsAlongEqualDifferences) {
+  for (const auto& [update, steps] : std::vector<std::pair<std::string, std::vector<double>>>{
+           {"\"look-ahead\"", {1.09, 1.171, 1.2439}},
+           {"\"look-ahead\", hand_out = \"ahead\"", {1.09, 1.171, 1.2439}},
+           {"\"nesterov\"", {1.9, 2.71, 3.439}}}) {
+    double expected = 1;
+    for (std::size_t step = 0; step < steps.size(); ++step) {
+      SimulatedRun alone = setup(static_cast<int>(step) + 1, 0.5);
+      alone.workers = 1;
+      alone.objective = std::make_shared<Straight>(0, std::vector<std::vector<double>>{{-2}});
+      expected -= steps[step];
+      EXPECT_NEAR(run("algorithm = \"async-local-sgd\"\nlocal_steps = 1\nupdate = { rate = 1, momentum = 0.9, name = " +
+                          update + " }\n",
+                      alone)
+                      .parameters.front(),
+                  expected, 5e-6)
+          << update << ", step " << step + 1;
+    }
+  }
 }
 
 // The fact sheet's numbers, computed there by another hand, and the reference's.
@@ -912,6 +1372,7 @@ TEST(PostLocalSgd, FollowsTheReferenceInEveryStep) {
     const Json& means = expected.at(form);  // the last average makes the mean of all models
     for (std::size_t step = 0; step < means.size(); ++step) {
       SimulatedRun run_until = setup(static_cast<int>(step) + 1, rate);
+      run_until.objective = std::make_shared<Unequal>(Unequal::curved);
       run_until.optimizer = optimizer;
       expect_near(run("algorithm = \"post-local-sgd\"\n" + keys, run_until).parameters, means[step],
                   form + ", step " + std::to_string(step));

@@ -2,21 +2,32 @@
 // thread; and simulated training with compressed sums compared with dense ones, in pairs. Bars: kernels at least twice
 // as fast, training at most 1.5 times the dense method's host time ("ratio"). "cpu_ratio" is the ratio of the processor
 // time of all threads, which other processes disturb less.
+//
+// The rows `tiles`, `demo` and `muon` compare SparseLoCo, DeMo and Muon with dense AdamW, also in pairs. `tiles` has
+// the bar for "ratio". DeMo's cosine transforms and Muon's Newton-Schulz iterations are arithmetic that these methods
+// cannot avoid: "arithmetic_ms_per_step" is its processor time with LibTorch's operators on one thread. "beyond_ratio"
+// is the processor time without it, relative to AdamW's; here the bar of 1.5 applies to `demo` and `muon`.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
 #include "tests/workers/compressions.hpp"
 #include "workers/compression/kernels.hpp"
+#include "workers/models/matrix_steps.hpp"
 
 namespace syncopate {
 namespace {
@@ -119,6 +130,8 @@ BENCHMARK(torch_signs)->Unit(benchmark::kMicrosecond);
 BENCHMARK(power)->Unit(benchmark::kMicrosecond);
 BENCHMARK(torch_power)->Unit(benchmark::kMicrosecond);
 
+constexpr int workers = 16;
+
 std::shared_ptr<const Objective> objective_of(const char* file, const char* micro_batch_size) {
   const auto experiment = load_experiment(
       std::string(SYNCOPATE_SOURCE_DIR) + file,
@@ -126,32 +139,141 @@ std::shared_ptr<const Objective> objective_of(const char* file, const char* micr
   return experiment.runs.front().training.make_objective();
 }
 
-void trained(benchmark::State& state, const char* file, const char* micro_batch_size, int steps,
-             CompressionOptions options) {
-  const auto objective = objective_of(file, micro_batch_size);
-  SyncSgd dense, compressed;
-  compressed.compress(options);
-  struct Times {
-    double host_s;
-    double cpu_s;
-  };
-  const auto run = [&](const Algorithm& method) {
-    const std::clock_t start = std::clock();
-    const double host_s = simulate(method, objective, 16, 1, steps);
-    return Times{host_s, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC};
-  };
-  run(dense), run(compressed);
-  std::vector<double> ratios, cpu_ratios;
+// One side of a comparison.
+struct Side {
+  std::shared_ptr<const Algorithm> method;
+  std::shared_ptr<const Optimizer> optimizer;
+};
+
+struct Times {
+  double host_s = 0;
+  double cpu_s = 0;  // of all threads
+};
+
+Times times_of(const std::function<void()>& work) {
+  const std::clock_t start = std::clock();
+  const double host_s = seconds_of(work);
+  return {host_s, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC};
+}
+
+// As simulate() in simulated_training.hpp, with any optimizer.
+Times train(const Side& side, const std::shared_ptr<const Objective>& objective, int steps) {
+  static const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});
+  const Run& run = experiment.runs.front();
+  Executor executor(cores);
+  Training training(objective, side.optimizer, {}, executor);
+  SimulatedCluster cluster({.workers = workers,
+                            .micro_batches = 1,
+                            .compute_time = *run.cluster.compute_time,
+                            .network = *run.cluster.network,
+                            .training = training});
+  const LearningRate rate(LearningRate::Options{.peak = 0.01});
+  const RunContext context{.cluster = cluster,
+                           .training = training,
+                           .learning_rate = rate,
+                           .budget = {.steps = steps},
+                           .initial_model = training.initial_state()};
+  return times_of([&] {
+    run_algorithm(*side.method, context);
+    executor.wait_all();
+  });
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// Returns the arithmetic that a method cannot avoid in a step, for the tensors of an objective.
+using Arithmetic = std::function<std::function<void()>(const Objective&)>;
+
+void compare(benchmark::State& state, const std::shared_ptr<const Objective>& objective, int steps, const Side& dense,
+             const Side& other, const Arithmetic& arithmetic = {}) {
+  const auto work = arithmetic ? arithmetic(*objective) : std::function<void()>();
+  train(dense, objective, steps), train(other, objective, steps);
+  std::vector<double> ratios, cpu_ratios, beyond_ratios;
   for (auto _ : state) {
-    const Times of_dense = run(dense), of_compressed = run(compressed);
-    ratios.push_back(of_compressed.host_s / of_dense.host_s);
-    cpu_ratios.push_back(of_compressed.cpu_s / of_dense.cpu_s);
+    const Times of_dense = train(dense, objective, steps), of_other = train(other, objective, steps);
+    ratios.push_back(of_other.host_s / of_dense.host_s);
+    cpu_ratios.push_back(of_other.cpu_s / of_dense.cpu_s);
     state.counters["dense_ms_per_step"] = 1e3 * of_dense.host_s / steps;
+    if (!work) continue;
+    const Times of_work = times_of([&] {
+      for (int step = 0; step < steps; ++step) work();
+    });
+    beyond_ratios.push_back((of_other.cpu_s - of_work.cpu_s) / of_dense.cpu_s);
+    state.counters["arithmetic_ms_per_step"] = 1e3 * of_work.cpu_s / steps;
   }
-  std::ranges::sort(ratios);
-  std::ranges::sort(cpu_ratios);
-  state.counters["ratio"] = ratios[ratios.size() / 2];
-  state.counters["cpu_ratio"] = cpu_ratios[cpu_ratios.size() / 2];
+  state.counters["ratio"] = median(ratios);
+  state.counters["cpu_ratio"] = median(cpu_ratios);
+  if (work) state.counters["beyond_ratio"] = median(beyond_ratios);
+}
+
+// Five Newton-Schulz iterations of each matrix, once for all workers: they share the model.
+std::function<void()> newton_schulz_of(const Objective& objective) {
+  std::vector<torch::Tensor> matrices;
+  for (const ParameterTensor& tensor : objective.tensors()) {
+    if (tensor.rows == 0) continue;
+    const auto rows = static_cast<std::int64_t>(tensor.rows), all = static_cast<std::int64_t>(tensor.size);
+    const auto matrix = torch::randn({std::min(rows, all / rows), std::max(rows, all / rows)});
+    matrices.push_back(matrix / matrix.norm());
+  }
+  return [matrices] {
+    at::set_num_threads(1);
+    const torch::NoGradGuard no_grad;
+    for (torch::Tensor x : matrices)
+      for (const auto& [a, b, c] : newton_schulz_of_jordan) {
+        const auto products = torch::mm(x, x.t());
+        x = torch::addmm(x, torch::addmm(products, products, products, b, c), x, a, 1);
+      }
+  };
+}
+
+// The products C_a T C_b^T of all tiles T, of at most 64 x 64 values: each worker transforms its momentum and its
+// packet back, and all together the mean. A packet has few values per tile, so only one of its two products counts.
+std::function<void()> transforms_of(const Objective& objective) {
+  const auto side_of = [](std::int64_t size) {
+    std::int64_t side = std::min<std::int64_t>(size, 64);
+    while (size % side != 0) --side;
+    return side;
+  };
+  struct Tiles {
+    torch::Tensor values, left, right;
+  };
+  std::vector<Tiles> all;
+  for (const ParameterTensor& tensor : objective.tensors()) {
+    if (tensor.size == 0) continue;
+    const auto size = static_cast<std::int64_t>(tensor.size);
+    const std::int64_t rows = tensor.rows > 0 ? static_cast<std::int64_t>(tensor.rows) : 1;
+    const std::int64_t a = side_of(rows), b = side_of(size / rows);
+    all.push_back({torch::randn({size / (a * b), a, b}), torch::randn({a, a}), torch::randn({b, b})});
+  }
+  return [all] {
+    at::set_num_threads(1);
+    const torch::NoGradGuard no_grad;
+    for (const Tiles& tiles : all) {
+      const auto both = [&] { return torch::matmul(torch::matmul(tiles.left, tiles.values), tiles.right); };
+      for (int worker = 0; worker < workers; ++worker) {
+        benchmark::DoNotOptimize(both());
+        benchmark::DoNotOptimize(torch::matmul(tiles.left, tiles.values));
+      }
+      benchmark::DoNotOptimize(both());
+    }
+  };
+}
+
+template <typename Method, typename... Arguments>
+std::shared_ptr<const Algorithm> compressed(const CompressionOptions& options, Arguments&&... arguments) {
+  auto method = std::make_shared<Method>(std::forward<Arguments>(arguments)...);
+  method->compress(options);
+  return method;
+}
+
+template <typename Run>
+void register_row(const char* name, const char* micro_batch_size, const std::string& row, const Run& run) {
+  benchmark::RegisterBenchmark((std::string(name) + "/" + micro_batch_size + "/" + row).c_str(), run)
+      ->Iterations(5)
+      ->Unit(benchmark::kMillisecond);
 }
 
 void register_training(const char* name, const char* file, const char* micro_batch_size, int steps) {
@@ -159,18 +281,40 @@ void register_training(const char* name, const char* file, const char* micro_bat
       {"top_k", compression("top-k")},     {"powersgd", compression("powersgd", "rank = 4")},
       {"sign", compression("sign")},       {"scalecom", compression("scalecom")},
       {"one_bit", compression("one-bit")}, {"sign_two_phase", compression("sign", R"(exchange = "two-phase")")}};
-  for (const auto& one : all) {
-    const auto run = [=](benchmark::State& state) { trained(state, file, micro_batch_size, steps, one.second); };
-    benchmark::RegisterBenchmark((std::string(name) + "/" + micro_batch_size + "/" + one.first).c_str(), run)
-        ->Iterations(5)
-        ->Unit(benchmark::kMillisecond);
-  }
+  const std::shared_ptr<const Optimizer> momentum = make_sgd({.momentum = 0.9});
+  for (const auto& one : all)
+    register_row(name, micro_batch_size, one.first, [=](benchmark::State& state) {
+      compare(state, objective_of(file, micro_batch_size), steps, {std::make_shared<SyncSgd>(), momentum},
+              {compressed<SyncSgd>(one.second), momentum});
+    });
+}
+
+// Rounds of `period` steps for SparseLoCo, and steps together for the others.
+void register_methods(const char* name, const char* file, const char* micro_batch_size, int steps, int period) {
+  const std::shared_ptr<const Optimizer> adamw = make_adamw({});
+  const Side dense_steps{std::make_shared<SyncSgd>(), adamw};
+  const auto row = [=](const char* of, const Side& dense, const Side& other, const Arithmetic& arithmetic = {}) {
+    register_row(name, micro_batch_size, of, [=](benchmark::State& state) {
+      compare(state, objective_of(file, micro_batch_size), steps, dense, other, arithmetic);
+    });
+  };
+  const auto rounds = [&] { return make_constant_period(Step{period}); };
+  const OuterOptimizer outer = make_plain_outer(0.4);
+  const CompressionOptions tiles = compression("tiles", "", Compresses::averages);
+  row("tiles", {std::make_shared<OuterLocalSgd>(rounds(), outer, StatePolicies{}), adamw},
+      {compressed<OuterLocalSgd>(tiles, rounds(), outer, StatePolicies{}), adamw});
+  row("demo", dense_steps, {compressed<SyncSgd>(compression("demo")), make_sgd({})}, transforms_of);
+  row("muon", dense_steps, {std::make_shared<SyncSgd>(), make_muon({.all_matrices = true}, orthogonalise_by_torch)},
+      newton_schulz_of);
 }
 
 const bool registered = [] {
   register_training("mlp", "/experiments/quickstart.toml", "32", 30);
   register_training("mlp", "/experiments/quickstart.toml", "128", 10);
   register_training("resnet8", "/experiments/examples/resnet8.toml", "8", 3);
+  register_methods("mlp", "/experiments/quickstart.toml", "32", 30, 15);
+  register_methods("mlp", "/experiments/quickstart.toml", "128", 30, 15);
+  register_methods("resnet8", "/experiments/examples/resnet8.toml", "8", 15, 15);
   return true;
 }();
 

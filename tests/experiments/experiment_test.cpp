@@ -497,6 +497,45 @@ TEST_F(ExperimentFaults, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
   EXPECT_THAT(with("least_rate=7.0"), HasSubstr("rank = 2 (the default); the model has no matrix"));
 }
 
+// The longest side of a tensor is 16, and the largest tile is a whole matrix of 16 x 12 values.
+TEST_F(ExperimentFaults, TilesThatNoTensorFillsAreAFault) {
+  for (const std::string kind : {"tiles", "demo"}) {
+    const auto with = [&](const std::string& keys) {
+      return faults({"methods=[{algorithm='sync-sgd',compression={name='" + kind + "'" + keys + "}}]",
+                     "training.optimizer={name='sgd'}", "training.model=mlp", "models.mlp.hidden=[16]",
+                     "datasets.gaussian-mixture.dimension=12", "datasets.gaussian-mixture.classes=10",
+                     "training.dataset=gaussian-mixture"});
+    };
+    EXPECT_EQ(with(""), "");
+    EXPECT_EQ(with(",tile=16"), "");
+    EXPECT_THAT(with(",tile=17"), HasSubstr("methods.0.compression.tile = 17; must be at most 16: no tensor of the"));
+    EXPECT_EQ(with(",tile=4,kept=16"), "");
+    EXPECT_THAT(with(",tile=4,kept=17"), HasSubstr("kept = 17; must be at most 16, the number of values of a tile"));
+    EXPECT_EQ(with(",tile=16,kept=191"), "");
+    EXPECT_THAT(with(",tile=16,kept=192"), HasSubstr("kept = 192; must be less than 192, the number of values of the"));
+  }
+}
+
+TEST_F(ExperimentFaults, MuonAndDionNeedAMatrix) {
+  for (const std::string optimizer : {"muon", "dion"})
+    for (const std::string model : {"quadratic", "valley", "diagonal-linear"})
+      EXPECT_THAT(faults({"training.optimizer={name='" + optimizer + "'}", "training.model=" + model,
+                          "~training.dataset", "~training.micro_batch_size", "budget={steps=5}"}),
+                  HasSubstr("training.optimizer.name = \"" + optimizer +
+                            "\"; finds no matrix to orthogonalise: the model has none"));
+}
+
+TEST_F(ExperimentFaults, ScaffoldNeedsPlainSteps) {
+  const auto with = [&](const std::string& optimizer, const std::string& keys) {
+    return faults({"training.optimizer={" + optimizer + "}",
+                   "methods=[{algorithm='scaffold',period={rule='constant',steps=2}" + keys + "}]"});
+  };
+  EXPECT_EQ(with("name='sgd',weight_decay=1e-4", ",control='gradient'"), "");
+  EXPECT_EQ(with("name='sgd',momentum=0.9", ""), "");
+  EXPECT_THAT(with("name='sgd',momentum=0.9", ",control='gradient'"), HasSubstr("must be \"steps\" with momentum"));
+  EXPECT_THAT(with("name='adamw'", ""), HasSubstr("algorithm = \"scaffold\"; needs the optimizer \"sgd\""));
+}
+
 TEST_F(ExperimentFaults, RowsOfTablesThatTheModelDoesNotHaveAreAFault) {
   const auto with = [&](const std::string& keys, const std::string& model = "mlp") {
     return faults({"methods=[{algorithm='sync-sgd',compression={name='sparse-rows'" + keys + "}}]",

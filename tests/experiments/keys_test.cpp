@@ -511,6 +511,7 @@ std::vector<IdleKey> idle_keys() {
       {"methods[mindflayer][mindflayer].trials", IdleKey::Hash::differs, "is refused: a key of the other rule"},
       {"methods.compression[demo].feedback", IdleKey::Hash::differs, "is refused: DeMo's residual is its momentum"},
       {"methods[mindflayer][mindflayer].correction", IdleKey::Hash::differs, "the same"},
+      {"methods[scaffold].second_moment", IdleKey::Hash::differs, "is refused: SGD has no second moment"},
   };
   for (const std::string& key : told())
     keys.push_back({key, IdleKey::Hash::same, "the number that was found decides, and it is in the hash"});

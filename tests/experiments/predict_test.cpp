@@ -537,6 +537,12 @@ const std::vector<std::string> periodic = {
     "{algorithm='hierarchical-sgd',group_size=3,group_period=2,period={rule='constant',steps=7}}",
     "{algorithm='hierarchical-sgd',group_size=2,group_period=3,period={rule='power',coefficient=0.5,minimum=3},"
     "moments='average'}",
+    "{algorithm='scaffold',period={rule='constant',steps=7}}",
+    "{algorithm='scaffold',control='gradient',period={rule='post-local',switch_step=11,steps=6},training={optimizer={"
+    "name='sgd',momentum=0.0}}}",
+    "{algorithm='fednova',period={rule='constant',steps=7}}",
+    "{algorithm='fednova',period={rule='post-local',switch_step=11,steps=6}}",
+    "{algorithm='noloco',local_steps=7}",
     "{algorithm='post-local-sgd',start=5,warmup=2,period=7,group_size=2}",
     "{algorithm='post-local-sgd',start=3,period=7,group_size=1,levels=[{group_size=2,period=2}]}",
     "{algorithm='dropcompute-local-sgd',threshold_s=0.05,period={rule='constant',steps=7}}",

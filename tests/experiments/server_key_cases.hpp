@@ -12,7 +12,8 @@ inline const std::vector<KeyCase> old_gradients = {
     {{method("'stale-sgd',staleness=3")},
      {"methods.0.staleness=2", "methods.0.spread=2", "methods.0.ramp_epochs=1", "methods.0.ramp_steps=2"}},
     {{method("'acco'")}, {"methods.0.least_micro_batches=2", "methods.0.algorithm='delayed-update'"}},
-    {{method("'delayed-update'")}, {"methods.0.least_micro_batches=2"}},
+    {{method("'delayed-update'")}, {"methods.0.least_micro_batches=2", "methods.0.cleared='every-second-step'"}},
+    {{method("'delayed-update',cleared='every-second-step'")}, {"methods.0.cleared='every-step'"}},
 };
 
 inline const std::vector<KeyCase> thresholds = {

@@ -211,7 +211,7 @@ TEST_F(Thresholds, SayHowMuchOfTheDropsFallsOnOneWorker) {
                                                  100 * best["largest_worker_share"].get<double>())));
 }
 
-// In this recorded run some micro-batches take no time. The threshold shown as the best is as good as the best in the
+// In this recorded run some micro-batches last 0 s. The threshold shown as the best is as good as the best in the
 // list.
 TEST_F(Thresholds, OfARecordWithoutSomeTimesAreNumbersAndTheBestOnesTheBest) {
   const std::string file =

@@ -164,6 +164,9 @@ TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {
   EXPECT_THAT(fault("none.json"), HasSubstr("none.json: has no ProfilerStep#n; the training loop must call"));
   write("twice.json", "[" + event("ProfilerStep#1", 0, 1) + "," + event("ProfilerStep#1", 5, 1) + "]");
   EXPECT_THAT(fault("twice.json"), HasSubstr("twice.json: has ProfilerStep#1 twice"));
+  write("back.json", "[" + event("ProfilerStep#1", 7, -5) + "]");
+  EXPECT_THAT(fault("back.json"),
+              HasSubstr("back.json: the event \"ProfilerStep#1\" at ts = 7 has dur = -5; must be at least 0"));
   write("cut.json", profiled(0, 1).substr(0, 500));
   EXPECT_THAT(fault("cut.json"), HasSubstr("cut.json: is no JSON at byte"));
   write("cut.json.gz", gzip(profiled(0, 1)).substr(0, 200));

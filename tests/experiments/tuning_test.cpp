@@ -716,6 +716,41 @@ TEST_F(TuneTable, TrialsAimAtTheValidationSplitAndRunsAsTheFileSays) {
       << "they are judged by their last validation";
 }
 
+// Trials take the keys of [tune.trials]. The runs and the values to try stay as they are.
+TEST_F(TuneTable, TrialsMayHaveOtherKeysThanTheRuns) {
+  const std::string shorter = rates + "[tune.trials]\nbudget = { steps = 4 }\n\"methods.drop.threshold_s\" = 0.013\n";
+  tune(rates);
+  const Experiment plain = load();
+  tune(shorter);
+  const Experiment experiment = load();
+  const std::vector<syncopate::Run> trials = first_trials(experiment);
+  ASSERT_THAT(trials, SizeIs(12));
+  for (const syncopate::Run& run : trials) EXPECT_THAT(run.resolved_toml, HasSubstr("steps = 4"));
+  EXPECT_THAT(trials.back().resolved_toml, HasSubstr("threshold_s = 0.013"));
+  EXPECT_EQ(trials.back().training.learning_rate->options().peak, 0.4);
+  for (std::size_t i = 0; i < plain.runs.size(); ++i) EXPECT_EQ(experiment.runs[i].hash, plain.runs[i].hash);
+  const std::map<std::size_t, syncopate::Setting> best = {{0, {{0.4, {}}}}, {1, {{0.1, {}}}}};
+  const auto chosen = experiment.tuning->runs(best), chosen_without = plain.tuning->runs(best);
+  ASSERT_EQ(chosen.size(), chosen_without.size());
+  for (std::size_t i = 0; i < chosen.size(); ++i) EXPECT_EQ(chosen[i].hash, chosen_without[i].hash);
+  EXPECT_THAT(first_trials(load({"budget.steps=6"})).front().resolved_toml, HasSubstr("steps = 6"))
+      << "the command line comes last";
+  write(experiment.resolved_toml);
+  EXPECT_EQ(first_trials(load()).front().hash, trials.front().hash) << "check prints [tune.trials]";
+}
+
+TEST_F(TuneTable, KeysOfTrialsAreChecked) {
+  const auto fault_of = [&](const std::string& keys) { return faults_of(rates + "[tune.trials]\n" + keys); };
+  EXPECT_THAT(fault_of("budget = { stepz = 4 }\n"), HasSubstr("[tune.trials]: budget.stepz"));
+  EXPECT_THAT(fault_of("seeds = [4]\n"), HasSubstr("tune.trials.seeds; must be a key of a run"));
+  EXPECT_THAT(fault_of("methods.dorp.threshold_s = 0.1\n"), HasSubstr("did you mean \"drop\"?"));
+  EXPECT_THAT(fault_of("training.learning_rate.peak = 0.1\n"),
+              HasSubstr("tune.trials.training.learning_rate.peak; must not be changed in trials: "
+                        "\"training.learning_rate.peak\" is tuned"));
+  EXPECT_THAT(fault_of("methods.drop.label = \"other\"\n"), HasSubstr("it identifies the methods"));
+  EXPECT_THAT(faults_of(rates + "trials = 3\n"), HasSubstr("tune.trials = 3; must be a table of keys"));
+}
+
 TEST_F(TuneTable, TunesKeysThatAreThere) {
   EXPECT_THAT(faults_of("seeds = [11]\n\"cluster.workers\" = [2, 4]\n"),
               HasSubstr("tune.\"cluster.workers\"; must be a key of [training] or of a method: methods.LABEL.key"));

@@ -7,7 +7,11 @@ implementation in methods_2026_reference.py, for tests/algorithms/methods_2026_t
 
 The problem: worker i's gradient at x is h x - b_i, element by element, with h_j = (32 + j mod 40) / 64 and
 b_ij = round(64 sin(1 + 1.7 i + 0.6 j)) / 64, all exact in single precision. x starts at 1.
+
+Where workers share h, the mean of their models moves as if each were the mean, whatever the models are. Methods that
+differ only in the workers' own models therefore have the curved problem: h_ij = (32 + (j + 13 i) mod 40) / 64.
 """
+import functools
 import json
 import math
 import pathlib
@@ -24,10 +28,16 @@ TIMES = [1.0, 1.31, 2.73]
 H = np.array([(32 + j % 40) / 64 for j in range(SIZE)])
 B = np.array([[round(64 * math.sin(1 + 1.7 * i + 0.6 * j)) / 64 for j in range(SIZE)] for i in range(WORKERS)])
 START = np.ones(SIZE)
+CURVED = np.array([[(32 + (j + 13 * i) % 40) / 64 for j in range(SIZE)] for i in range(WORKERS)])
+SAMPLES = [10, 40, 25]
 
 
 def gradient(worker, x):
     return H * x - B[worker]
+
+
+def curved_gradient(worker, x):
+    return CURVED[worker] * x - B[worker]
 
 
 def forever(value):
@@ -157,6 +167,29 @@ def muloco():
     return rounds
 
 
+def muon_rounds(step):
+    """Rounds of three Muon steps with MuLoCo's settings; each worker keeps its momentum. step: the outer step."""
+    inner = [reference.Muon(beta=0.9, nesterov=False, decay=0.1, rule="spectral", coefficients=reference.DION,
+                            adamw_factor=0.2, adamw_betas=(0.9, 0.99)) for _ in range(WORKERS)]
+    x, rounds = START.copy(), []
+    for _ in range(4):
+        ends = []
+        for worker in range(WORKERS):
+            y = x.copy()
+            for _ in range(3):
+                y = inner[worker].step(y, gradient(worker, y), SHAPES, lr=0.05)
+            ends.append(y)
+        x = step(x, ends)
+        rounds.append(x.tolist())
+    return rounds
+
+
+def muloco_with_muon():
+    dense = reference.OuterMuLoCo(0.7, 0.6)
+    bins = reference.MuLoCoCompressed(0.8, 0.6, SHAPES, reference.quantise, decay=0.9, requantise=False)
+    return {"dense": muon_rounds(lambda x, ends: dense.step(x, sum(ends) / WORKERS)), "bins": muon_rounds(bins.step)}
+
+
 def demo(transform):
     x, deltas = START.copy(), [np.zeros(SIZE) for _ in range(WORKERS)]
     for _ in range(5):
@@ -165,8 +198,8 @@ def demo(transform):
     return x.tolist()
 
 
-def federated(method, **options):
-    return reference.federated(START.copy(), gradient, WORKERS, 4, eta=0.1, method=method, **options)[0][-1].tolist()
+def federated(method, grad=gradient, **options):
+    return reference.federated(START.copy(), grad, WORKERS, 4, eta=0.1, method=method, **options)[0][-1].tolist()
 
 
 def timed(events):
@@ -235,10 +268,9 @@ def trial_times():
     return [of(worker) for worker in range(WORKERS)]
 
 
-def overlapped(method, phases_per_step, steps, communication, momentum):
+def overlapped(method, phases_per_step, steps, communication, optimizer):
     """ACCO or DPU: for each step the model, the end of its (last) all-reduce, and the gradients that were summed."""
-    counts, table, models = method(START.copy(), gradient, reference.SGD(0.05, momentum), durations(), communication,
-                                   steps)[:3]
+    counts, table, models = method(START.copy(), gradient, optimizer, durations(), communication, steps)[:3]
     return [dict(time=table[phases_per_step * step]["end"], x=models[step].tolist(),
                  kept=sum(sum(row) for row in counts[phases_per_step * (step - 1):phases_per_step * step]))
             for step in range(1, steps + 1)]
@@ -258,8 +290,8 @@ def ef21(rounds=12, momentum=None, kept=5):
 
 def post_local(optimizer, **options):
     """The mean of all workers' models after each of 14 steps."""
-    history = reference.post_local_sgd(START.copy(), gradient, WORKERS, [optimizer() for _ in range(WORKERS)], 14,
-                                       **options)
+    history = reference.post_local_sgd(START.copy(), curved_gradient, WORKERS,
+                                       [optimizer() for _ in range(WORKERS)], 14, **options)
     return [(sum(models) / WORKERS).tolist() for models in history]
 
 
@@ -298,11 +330,16 @@ def results():
                         "all": sparse_loco(beta=0.95, alpha=0.4, divisor="all", clip=False),
                         "floats": sparse_loco(beta=0.9, alpha=0.7, quantiser=False)},
         "muloco": muloco(),
+        "muloco_with_muon": muloco_with_muon(),
         "demo": {"transform": demo(True), "plain": demo(False)},
         "federated": {"fedprox": federated("fedprox", steps=[1, 3, 4], mu=0.3),
-                      "scaffold_2": federated("scaffold", steps=3, option=2, eta_g=0.8),
-                      "scaffold_1": federated("scaffold", steps=3, option=1),
+                      "fedprox_samples": federated("fedprox", steps=[1, 3, 4], mu=0.3, weights=SAMPLES),
+                      "scaffold_2": federated("scaffold", curved_gradient, steps=3, option=2, eta_g=0.8),
+                      "scaffold_1": federated("scaffold", curved_gradient, steps=3, option=1),
                       "fednova": federated("fednova", steps=[1, 3, 4]),
+                      "fednova_samples": federated("fednova", steps=[1, 3, 4], weights=SAMPLES),
+                      "fednova_samples_both": federated("fednova", steps=[1, 3, 4], mu=0.3, momentum=0.9,
+                                                        weights=SAMPLES),
                       "fednova_momentum": federated("fednova", steps=[1, 3, 4], momentum=0.9),
                       "fednova_proximal": federated("fednova", steps=[1, 3, 4], mu=0.3),
                       "fednova_both": federated("fednova", steps=[1, 3, 4], mu=0.3, momentum=0.9)},
@@ -310,8 +347,16 @@ def results():
         "malenia": timed(reference.malenia(START.copy(), gradient, durations(), 0.1, 5)),
         "rescaled": timed(reference.asynchronous_sgd(START.copy(), gradient, durations(), rescaled, 12)),
         "noloco": noloco(),
-        "acco": {str(time): overlapped(reference.acco_timed, 2, 6, time, 0.9) for time in (0.4, 6.9)},
-        "delayed_update": {str(time): overlapped(reference.dpu_timed, 1, 9, time, 0.9) for time in (0.4, 6.9)},
+        "acco": {str(time): overlapped(reference.acco_timed, 2, 6, time, reference.SGD(0.05, 0.9))
+                 for time in (0.4, 6.9)},
+        "acco_adamw": {str(time): overlapped(reference.acco_timed, 2, 6, time, reference.AdamW(0.05, decay=0.01))
+                       for time in (0.4, 6.9)},
+        "delayed_update": {str(time): overlapped(reference.dpu_timed, 1, 9, time, reference.SGD(0.05, 0.9))
+                           for time in (0.4, 6.9)},
+        "delayed_update_as_published": {
+            str(time): overlapped(functools.partial(reference.dpu_timed, published=True), 1, 9, time,
+                                  reference.SGD(0.05, 0.9))
+            for time in (0.4, 6.9)},
         "look_ahead": look_ahead(ahead=False),
         "look_ahead_hand_out": look_ahead(),
         "heloco": {"code": heloco(False, c_ok=0.9), "paper": heloco(False, c_ok=0.9, paper=True),

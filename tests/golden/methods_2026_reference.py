@@ -2,7 +2,8 @@
 
 Plain NumPy, double precision. Vectors are flat arrays; `shapes` cuts them in order into tensors, row major.
 `grad(worker, x)` returns a gradient; randomness, if any, lives in the caller's closure and is drawn per worker
-in the order in which that worker's *delivered* gradients arrive. Choices that the sheet leaves open: NOTES.md.
+in the order in which that worker's *delivered* gradients arrive. Where the sheet leaves a choice open, it is a
+parameter, or stands in the docstring.
 """
 import copy
 import heapq

@@ -675,7 +675,8 @@ TEST_F(TwoWorkers, TheyAreThereOnceTheSlowestIs) {
   EXPECT_THAT(next(), ElementsAre(Pair(0, 5), Pair(1, 2)));
 }
 
-// Worker 1's first step ends at 35 s. So its model counts for 10 s, and with it 20 and 30 s have passed, too.
+// Worker 1's first step ends at 35 s. So its model is evaluated for 10 s, and the evaluations due at 20 and 30 s are
+// passed.
 TEST_F(TwoWorkers, MultiplesUpToTheLatestOfThemArePassedWithIt) {
   for (const int at_s : {10, 20, 30, 40}) step(0, at_s / 10, at_s);
   step(1, 1, 35);

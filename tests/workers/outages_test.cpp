@@ -305,6 +305,11 @@ std::shared_ptr<const FaultRecording> recording(const std::string& rows) {
   return std::make_shared<FaultRecording>("faults.csv", "level,node,start_s,duration_s\n" + rows);
 }
 
+TEST(Outages, ARecordingWithoutRowsIsAFault) {
+  EXPECT_THAT([] { recording(""); }, testing::ThrowsMessage<FileFault>(
+                                         testing::HasSubstr("faults.csv:1: there are no rows after the header")));
+}
+
 // Begin and end of each outage of a worker, in seconds.
 std::vector<std::pair<double, double>> all_of(const OutagePlan& plan, int worker) {
   WorkerOutages outages = plan.of(Rank{worker});

@@ -139,7 +139,10 @@ TEST(Parity, HalosOfOneWorker) {
 TEST(Parity, MomentumOnTheServerOfOneWorker) {
   for (const char* toml :
        {"algorithm = 'heloco'\nlocal_steps = 2\ncorrection.agreement = 1", "algorithm = 'ormo'\nmomentum = 0.5",
-        "algorithm = 'async-local-sgd'\nlocal_steps = 2\nupdate = { name = 'adam', rate = 0.05 }"}) {
+        "algorithm = 'async-local-sgd'\nlocal_steps = 2\nupdate = { name = 'adam', rate = 0.05 }",
+        "algorithm = 'async-local-sgd'\nlocal_steps = 2\nupdate = { name = 'look-ahead', rate = 0.7, momentum = 0.6 }",
+        "algorithm = 'async-local-sgd'\nlocal_steps = 2\nupdate = { name = 'look-ahead', rate = 0.7, momentum = 0.6, "
+        "hand_out = 'ahead' }"}) {
     SCOPED_TRACE(toml);
     const MethodReading reading = read_method(toml, {.workers = 1});
     ASSERT_EQ(reading.faults, "");

@@ -21,6 +21,7 @@
 #include "algorithms/local_sgd/scaffold.hpp"
 #include "tests/algorithms/named_rounds.hpp"
 #include "tests/workers/expected_parity.hpp"
+#include "workers/models/matrix_steps.hpp"
 
 namespace syncopate {
 
@@ -41,6 +42,13 @@ TEST(Parity, CompressedAverages) {
     waiting.compress(options);
     expect_parity(waiting, make_sgd({.momentum = 0.9}), tolerance_of(kind));
   }
+}
+
+// MuLoCo: local steps of Muon, and differences in four bins with error feedback.
+TEST(Parity, CompressedAveragesOfMuonsSteps) {
+  OuterLocalSgd method(make_constant_period(Step{5}), make_diloco(0.64, 0.6), {});
+  method.compress(compression("bins", "residual_decay = 0.9", Compresses::averages));
+  expect_parity(method, make_muon({.all_matrices = true}, orthogonalise_by_torch), tolerance_of("bins"));
 }
 
 TEST(Parity, CompressedFragments) {
@@ -66,7 +74,9 @@ TEST(Parity, FederatedClassics) {
   std::vector<Step> of_workers;
   for (int worker = 0; worker < workers; ++worker) of_workers.emplace_back(1 + worker % 5);
   expect_parity(FedNova({.period = period(), .momentum = 0.9, .mu = 0.1, .steps_of_workers = of_workers}));
-  expect_parity(OuterLocalSgd(period(), make_adaptive_outer({.rate = 0.05}), {}));
+  using Second = AdaptiveOuter::Second;
+  for (const Second second : {Second::adagrad, Second::adam, Second::yogi})
+    expect_parity(OuterLocalSgd(period(), make_adaptive_outer({.second = second, .rate = 0.05}), {}));
 }
 
 TEST(Parity, PostLocalSgd) {

@@ -114,8 +114,9 @@ TEST(Parity, OptimizersOfTheRecipes) {
 // How many micro-batches fit into an all-reduce depends on the clock, but all are used.
 TEST(Parity, AccoKeepsAsMuchOnBothClusters) {
   const Acco acco(1);
-  const DelayedUpdate delayed(2);
-  for (const Algorithm* algorithm : {static_cast<const Algorithm*>(&acco), static_cast<const Algorithm*>(&delayed)}) {
+  const DelayedUpdate delayed(2), as_published(1, DelayedUpdate::Cleared::every_second_step);
+  for (const Algorithm* algorithm : {static_cast<const Algorithm*>(&acco), static_cast<const Algorithm*>(&delayed),
+                                     static_cast<const Algorithm*>(&as_published)}) {
     Parity parity;
     const RunTotals expected = parity.simulated(*algorithm).totals, found = parity.mpi(*algorithm).totals;
     EXPECT_EQ(found.bytes, expected.bytes);

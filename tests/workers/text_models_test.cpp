@@ -27,6 +27,7 @@
 #include "workers/models/forward.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/models/text_objective.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 namespace {
@@ -446,6 +447,21 @@ TEST(Gpt, RotaryScoresDependOnDifferencesOfPositions) {
   EXPECT_TRUE(at_start.allclose(ratios({4, 3, 3, 0, 1, 2}, 5), 1e-5));
   EXPECT_FALSE(at_start.allclose(ratios({1, 0, 2}, 2), 1e-2));
   EXPECT_FALSE(at_start.allclose(ratios({0, 1, 4, 2}, 3), 1e-2));
+}
+
+// A block has four matrices: queries, keys and values; the mean's; and the perceptron's two.
+TEST(Gpt, MuonTakesTheMatricesOfAllBlocksWithEitherHead) {
+  for (const bool tied : {true, false}) {
+    const auto tensors = gpt_network({.width = 9, .vocabulary = 11},
+                                     {.width = 8, .depth = 2, .heads = 2, .context = 8, .mlp_width = 12, .tied = tied})
+                             .tensors();
+    const std::vector<bool> chosen = make_muon({}, nullptr)->matrices(tensors);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (chosen[i]) names.push_back(tensors[i].name);
+    EXPECT_THAT(names, testing::ElementsAre("linear1.weight", "linear2.weight", "linear3.weight", "linear4.weight",
+                                            "linear5.weight", "linear6.weight", "linear7.weight", "linear8.weight"));
+  }
 }
 
 TEST(Gpt, TheGradientOfATiedMatrixIsTheSumOfBothUses) {

@@ -223,6 +223,15 @@ TEST(Trace, WholeDurationsTakeFactorsAndFurtherDelays) {
   EXPECT_NEAR(time.step_law(Rank{1}, 3).variance_s2, 9 * 0.15 * 0.15, 1e-12);
 }
 
+TEST(Trace, HolesAreNoted) {
+  const std::string rows = "worker,step,micro_batch,duration_s\n0,0,0,1\n0,0,1,1\n0,1,0,1\n1,0,0,1\n1,1,0,1\n1,1,1,1\n";
+  EXPECT_EQ(Trace("run.csv", rows).note_on_holes(1), "");
+  EXPECT_EQ(
+      Trace("run.csv", rows).note_on_holes(2),
+      "run.csv: 2 of 4 steps of its workers lack a duration, first micro-batch 1 of step 1 of worker 0; a run that "
+      "needs one of them fails");
+}
+
 TEST_F(TraceFiles, AreReadPlainAndCompressedAsADelay) {
   write("run.csv", recorded);
   write_compressed("run.csv.gz", recorded);
@@ -234,7 +243,7 @@ TEST_F(TraceFiles, AreReadPlainAndCompressedAsADelay) {
     EXPECT_EQ(entry.faults, "");
     EXPECT_DOUBLE_EQ(added(*entry.delay, 1, 1, 1)[0], 21 - 0.02);
     ASSERT_EQ(limits.size(), 1u);
-    EXPECT_EQ(limits[0].steps, Step{2});
+    EXPECT_EQ(limits[0].trace->steps(), Step{2});
     EXPECT_EQ(limits[0].end, TraceEnd::stop);
     EXPECT_THAT(entry.resolved, HasSubstr("file_hash"));
   }

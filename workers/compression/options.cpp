@@ -249,7 +249,15 @@ void CompressionKeys::residual(bool usual) {
   dropped();
 }
 
-// EF21 (Richtarik, Sokolov, Fatkhullin 2021): g_i <- g_i + C(gradient - g_i); all step along the mean of the g_i.
+// EF21: each worker sends the compressed difference between its gradient and an estimate that all have of it.
+// Source:  Richtarik, Sokolov, Fatkhullin 2021, "EF21", and its form with momentum, EF21-SGDM; from summaries, as the
+//          papers' texts were not read.
+//   g_i <- g_i + C(gradient_i - g_i); all step along the mean of the g_i
+//   EF21-SGDM: v_i <- (1 - eta) v_i + eta gradient_i takes the gradient's place
+// Shapes:  gradient, g_i, v_i: (P,) flat float32.   Units: `momentum` is 1 - eta.
+// Cost:    the packets of C; per worker one more vector of P floats, two with momentum.
+// Differs: the first estimate is the compressed first gradient, from g_i = 0.
+// Checks:  C = identity is synchronous SGD; golden rounds of an independent reference, with and without momentum.
 void CompressionKeys::feedback() {
   using Feedback = CompressionOptions::Feedback;
   if (options.compresses != Compresses::gradients || why_no_estimates) {

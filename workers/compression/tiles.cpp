@@ -1,4 +1,6 @@
 // Compressors of tiles of matrices: the largest values of each tile (SparseLoCo), or of its cosine transform (DeMo).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -97,6 +99,14 @@ struct Tiled {
   }
 };
 
+Tiled cut(const Part& part, std::size_t side) {
+  Tiled tensor{.part = part};
+  tensor.columns = part.rows > 0 ? part.columns : part.size;
+  tensor.a = part.rows > 0 ? divisor(part.rows, side) : 1;
+  tensor.b = divisor(tensor.columns, side);
+  return tensor;
+}
+
 // Writes and reads numbers of a few bits, one after the other.
 class Bits {
  public:
@@ -122,10 +132,7 @@ class TiledTopK : public Compressor {
   TiledTopK(const TileOptions& own, const CompressorInput& input) : Compressor(input), own_(own) {
     std::size_t all = 0;
     for (const Part& part : input.parts) {
-      Tiled tensor{.part = part};
-      tensor.columns = part.rows > 0 ? part.columns : part.size;
-      tensor.a = part.rows > 0 ? divisor(part.rows, own.side) : 1;
-      tensor.b = divisor(tensor.columns, own.side);
+      Tiled tensor = cut(part, own.side);
       tensor.kept = std::min(own.kept, tensor.size());
       if (tensor.kept < tensor.size()) tensor.index_bits = static_cast<std::size_t>(std::bit_width(tensor.size() - 1));
       if (own.transforms) {
@@ -307,6 +314,26 @@ class TiledTopK : public Compressor {
   std::size_t published_ = 0;
 };
 
+// Tiles that no tensor fills, or that are sent whole, would compress less than the file says. `is_written`: whether the
+// file has the key `tile`; its default is cut to the tensors' sides without a fault.
+void check_tiles(Settings& method, const TileOptions& own, bool is_written, const std::vector<Part>& tensors) {
+  std::size_t longest = 0, largest = 0;
+  for (const Part& part : tensors) {
+    const Tiled tensor = cut(part, own.side);
+    longest = std::max({longest, part.rows, tensor.columns});
+    largest = std::max(largest, tensor.size());
+  }
+  Settings compression = method.section({"compression"});
+  if (is_written && own.side > longest)
+    compression.fault("tile", fmt::format("must be at most {}: no tensor of the model has a longer side", longest));
+  else if (own.kept > own.side * own.side)
+    compression.fault("kept", fmt::format("must be at most {}, the number of values of a tile", own.side * own.side));
+  else if (own.kept < own.side * own.side && own.kept >= largest)
+    compression.fault("kept", fmt::format("must be less than {}, the number of values of the model's largest tile, or "
+                                          "all are sent",
+                                          largest));
+}
+
 void read_tile_sizes(CompressionKeys& keys, TileOptions& own) {
   constexpr std::int64_t most = 4096;
   own.side = static_cast<std::size_t>(keys.table.integer(
@@ -321,6 +348,9 @@ void read_tile_sizes(CompressionKeys& keys, TileOptions& own) {
       keys.table.choice({"packing", "Size of packets: without unused bits, or as large as in the authors' code."},
                         {{"tight", false}, {"published", true}}, own.published_bytes);
   keys.need_tensors();
+  keys.options.check = [own, is_written = keys.table.has("tile")](Settings& method, const std::vector<Part>& tensors) {
+    check_tiles(method, own, is_written, tensors);
+  };
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // A patch is a change of a document: it sets or removes the value at a path and records the origin of the change. A
 // list of patches, applied in order, turns an experiment file into the document of one run. Patches come from profiles,
-// the command line, a variant, values of [sweep], tuned values, a method's own [methods.training], and the first phase
-// in [training.common]. experiments/README.md states their order.
+// the command line, a variant, values of [sweep], [tune.trials], tuned values, a method's own [methods.training], and
+// the first phase in [training.common]. experiments/README.md states their order.
 #pragma once
 
 #include <optional>
@@ -68,9 +68,9 @@ bool begins_with(const Path& path, const Path& beginning);
 // Whether the command line has set the value at the path.
 bool is_set_by_command_line(const TomlNode& document, const Path& path);
 
-// If `own` names another optimizer, schedule, kind, rule or form than `common`, the other keys of `common` do not apply
-// to `own`. Returns the key that differs, "name", "schedule", "kind", "rule", "algorithm" or "form"; empty if none
-// differs.
+// If `own` names another optimizer, schedule, kind, rule, algorithm or form than `common`, the other keys of `common`
+// do not apply to `own`. Returns the key that differs, "name", "schedule", "kind", "rule", "algorithm" or "form"; empty
+// if differs.
 std::string deciding_key(const TomlNode& common, const TomlNode& own);
 
 // Whether a table in [sweep] is a range, such as { from = 8, to = 2048, factor = 2 }, and not a table of swept keys.

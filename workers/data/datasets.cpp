@@ -292,7 +292,8 @@ DatasetPlanner read_tokens(Settings& table) {
                              options.train);
   options.test = table.text({"test", "Pattern of the test files' names."}, options.test);
   options.type = table.choice<Type>(
-      {"format", "Type of a file's tokens, or of its bytes; auto: by llm.c's header, and uint16 without one."},
+      {"format",
+       "Type of a file's tokens (uint8: each byte is one). auto: by llm.c's header; uint16 without a header."},
       {{"auto", std::nullopt},
        {"uint8", TokenType::uint8},
        {"uint16", TokenType::uint16},

@@ -108,7 +108,7 @@ struct DirectoryFormat {
   std::string variant;                             // distinguishes settings that read other samples from the same files
   std::function<std::filesystem::path()> usual{};  // returns the default directory; null: a directory is required
   std::function<DatasetSize(const std::filesystem::path&)> size;
-  std::function<std::string(const std::filesystem::path&)> hash;  // of the files as stored, 16 hexadecimal digits
+  std::function<std::string(const std::filesystem::path&)> hash;  // hash of the files as stored, 16 hexadecimal digits
   std::function<std::shared_ptr<const Dataset>(const std::filesystem::path&)> load;
   Named named = Named::directory;
 };

@@ -74,8 +74,8 @@ IdxArray read_idx(const std::filesystem::path& file, int rank);
 // A data set in four IDX files named like MNIST's (Fashion-MNIST, MNIST, KMNIST, ...): {train,t10k}-images-idx3-ubyte
 // and {train,t10k}-labels-idx1-ubyte, each with or without .gz. Its size needs only the headers, which must agree.
 // Labels must be below 10. Gathered pixels are (pixel - mean) / deviation; both constants are measured over all pixels
-// of the training set. The usual directory is found_directory() for fashion-mnist, in $SYNCOPATE_DATA
-// or share/datasets.
+// of the training set. The default directory is found_directory("fashion-mnist"), which looks in $SYNCOPATE_DATA
+// and in share/datasets.
 DirectoryFormat idx_images();
 
 }  // namespace syncopate

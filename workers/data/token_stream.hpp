@@ -60,7 +60,7 @@ class TokenFile {
   std::filesystem::path path_;
   TokenType type_ = TokenType::uint16;
   MappedFile mapped_;
-  std::size_t begin_ = 0;  // of the tokens, in bytes
+  std::size_t begin_ = 0;  // where the tokens begin, in bytes
   std::int64_t size_ = 0;
 };
 

@@ -163,7 +163,7 @@ void Device::fail_for_memory(const char* what) const {
   const std::string_view text = what;
   throw RunFailure(fmt::format(
       "training.device = \"{}\": the device's memory does not suffice; lower training.device_batch{}, "
-      "training.micro_batch_size, or --threads, each of which has its own activations; {}",
+      "training.micro_batch_size, or --threads, because each thread has its own activations; {}",
       arithmetic_.device, arithmetic_.batch_samples ? fmt::format(" from {}", *arithmetic_.batch_samples) : "",
       text.substr(0, text.find('\n'))));
 }

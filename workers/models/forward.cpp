@@ -103,7 +103,7 @@ struct Heads {
 // How attention in blocks computes a group of texts.
 struct BlockedTexts {
   std::int64_t heads = 1;
-  at::Tensor angles;  // of rotary positions; undefined: no rotation
+  at::Tensor angles;  // rotary positions; undefined: no rotation
   std::vector<std::int64_t> sizes;
 };
 

@@ -102,9 +102,12 @@ struct ObjectivePlan {
   // Virtual and emulated times are those of padded micro-batches, although micro-batches are computed without padding.
   bool pads = false;
   Arithmetic arithmetic{};               // for a network
-  ArithmeticPlaces arithmetic_places{};  // of the keys of `arithmetic`
+  ArithmeticPlaces arithmetic_places{};  // where the keys of `arithmetic` are written
   bool asks_for_tokens = false;          // a language model, for which longer sequences have more questions
   std::vector<std::string> notes{};      // remarks on files of data and model, and on keys; one sentence each
+
+  // Whether the model's loss is a formula, such as the quadratic's, which has no data and no tensors.
+  bool is_formula() const { return load && !load_kinds; }
 };
 
 // Reads training.model, training.dataset, training.micro_batch_size, and how sequences form micro-batches. Reads all

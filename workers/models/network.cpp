@@ -315,14 +315,18 @@ Network& Network::lay_out() {
 }
 
 std::vector<ParameterTensor> Network::tensors() const {
+  const bool is_tied = std::ranges::any_of(layers_, [this](const Layer& one) {
+    const auto* linear = std::get_if<layer::Linear>(&one);
+    return linear && linear->weight == embedded_words_;
+  });
   std::vector<ParameterTensor> tensors;
   for (const auto p : flat_order_)
-    tensors.push_back(
-        {.name = parameters_[p].name,
-         .offset = parameters_[p].offset,
-         .size = parameters_[p].size,
-         .place = p,
-         .rows = parameters_[p].shape.size() > 1 ? static_cast<std::size_t>(parameters_[p].shape[0]) : 0});
+    tensors.push_back({.name = parameters_[p].name,
+                       .offset = parameters_[p].offset,
+                       .size = parameters_[p].size,
+                       .place = p,
+                       .rows = parameters_[p].shape.size() > 1 ? static_cast<std::size_t>(parameters_[p].shape[0]) : 0,
+                       .is_tied = is_tied && static_cast<int>(p) == embedded_words_});
   return tensors;
 }
 

@@ -232,7 +232,8 @@ EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> param
   });
 }
 
-// Without any question the derivatives are 0. Computed on the processor, because not every device has double precision.
+// If the samples contain no token to predict, the derivatives are 0. Computed on the processor, because not every
+// device has double precision.
 std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
                                               std::int64_t end, std::span<const double> direction) const {
   use_one_thread();

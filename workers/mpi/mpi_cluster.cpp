@@ -504,7 +504,7 @@ class MpiCluster : public Cluster {
   }
 
  private:
-  // What all runs use.
+  // The parts that all runs use.
   struct Kept {
     explicit Kept(const MpiOptions& options)
         : communicators(options.communicator == MPI_COMM_NULL ? options.session.communicator() : options.communicator,

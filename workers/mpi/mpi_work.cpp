@@ -96,7 +96,7 @@ std::vector<std::vector<T>> gather(const std::vector<T>& own, int root, MPI_Comm
   return by_rank;
 }
 
-// What a rank knows of a worker. Sums over the ranks are sums of 64-bit numbers.
+// The numbers that a rank has about a worker. Sums over the ranks are sums of 64-bit numbers.
 struct WorkerSums {
   Account account;
   Tally tally;
@@ -301,7 +301,8 @@ void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_en
   if (!waiting_.sleep(endless, is_ended, ends ? end : never, pause) && deadline.at_message) waiting_.progress();
 }
 
-// A worker in a micro-batch that never ends sends nothing any more. It ends once all others have ended or are lost.
+// A worker in a micro-batch that never ends sends nothing any more. Its process ends once all other workers have ended
+// or are lost.
 void MpiMicroBatches::sleep_for_ever() {
   if (!std::exchange(state_.is_lost, true)) {  // false: the loss was announced before the checkpoint
     partial_sums_.drop_results();

@@ -204,11 +204,12 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
 // Reports faults if the trace has no rows for some workers, groups or micro-batches of the cluster.
 void check_size_of_trace(Settings& settings, const DelayReach& reach, const DelayContext& context) {
   const TraceLimit& limit = context.traces->back();
-  if (reach.scope == DelayScope::micro_batch && context.micro_batches > limit.micro_batches)
+  const int micro_batches = limit.trace->micro_batches();
+  if (reach.scope == DelayScope::micro_batch && context.micro_batches > micro_batches)
     settings.fault("file",
                    fmt::format("the trace has {} micro-batches per step, fewer than cluster.micro_batches = {}; "
                                "lower that, or set scope = \"step\"",
-                               limit.micro_batches, context.micro_batches));
+                               micro_batches, context.micro_batches));
   const int last = reach.workers.empty() ? context.workers - 1 : std::ranges::max(reach.workers);
   if (last / reach.group_size < limit.workers) return;
   settings.fault("file",

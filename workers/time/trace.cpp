@@ -588,6 +588,20 @@ StepLaw Trace::step_law(int worker, int micro_batches) const {
   return sums.law();
 }
 
+std::string Trace::note_on_holes(int micro_batches) const {
+  std::int64_t holes = 0;
+  std::string first;
+  for (int worker = 0; worker < workers_; ++worker)
+    for (Step step = 0; step < steps_; ++step) {
+      const auto found = durations_s(worker, step, 0, static_cast<std::size_t>(micro_batches)).size();
+      if (found == static_cast<std::size_t>(micro_batches)) continue;
+      if (holes++ == 0) first = fmt::format("micro-batch {} of step {} of worker {}", found, step.value(), worker);
+    }
+  if (holes == 0) return "";
+  return fmt::format("{}: {} of {} steps of its workers lack a duration, first {}; a run that needs one of them fails",
+                     file_, holes, workers_ * steps_.value(), first);
+}
+
 std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> trace, TraceReplay replay) {
   return std::make_shared<TraceDelay>(std::move(trace), std::move(replay));
 }
@@ -601,15 +615,14 @@ std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, st
     if (table.has("end"))
       table.fault("end", "must be left out with stretch, which draws blocks for as long as the run lasts");
     if (!trace || table.faults_so_far() > faults) return nullptr;
-    limits.push_back({table, trace->file(), most_workers, trace->steps(), replay.end, trace->micro_batches()});
+    limits.push_back({table, trace, most_workers, replay.end});
     return trace;
   }
   const auto written = table.choice<TraceEnd>(
       {"end", "What follows the last recorded step: a failure, the end of the run, or the first step again."},
       {{"error", TraceEnd::error}, {"stop", TraceEnd::stop}, {"wrap", TraceEnd::wrap}});
   replay.end = written.value_or(TraceEnd::error);
-  if (trace && written)
-    limits.push_back({table, trace->file(), trace->workers(), trace->steps(), replay.end, trace->micro_batches()});
+  if (trace && written) limits.push_back({table, trace, trace->workers(), replay.end});
   return trace;
 }
 

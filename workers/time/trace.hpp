@@ -205,6 +205,10 @@ class Trace {
   // many; NaN if there are none.
   StepLaw step_law(int worker, int micro_batches) const;
 
+  // Returns a note for users if some of the workers' steps lack one of their first `micro_batches` durations: how many
+  // do, and which is the first. Empty if none does.
+  std::string note_on_holes(int micro_batches) const;
+
  private:
   // Small, because there are many rows. `line` can count the lines of the largest file (most_text_bytes).
   struct Row {
@@ -249,11 +253,9 @@ std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> tra
 // A trace's limits for the budget. They are checked once the budget is known. Faults are reported at `table`.
 struct TraceLimit {
   Settings table;
-  std::string file;
-  int workers = 0;
-  Step steps{};
+  std::shared_ptr<const Trace> trace;
+  int workers = 0;  // how many it has durations for
   TraceEnd end = TraceEnd::error;
-  int micro_batches = 0;
 };
 
 // Reads an entry of [[delays]] with kind = "trace". Keys: file, and either end or stretch = { block_steps,

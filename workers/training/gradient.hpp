@@ -176,7 +176,8 @@ class Gradient {
     return gradient;
   }
 
-  // A sum that is already shared, such as the result of an all-reduce. The gradient is wide if the sum is wide.
+  // A sum that is already shared, such as the result of an all-reduce. A sum in double precision makes the
+  // gradient wide.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
 
   // Makes the gradient wide: from now on it is summed and sent in double precision, at twice the length. For gradient

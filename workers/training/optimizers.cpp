@@ -391,9 +391,11 @@ class MatrixOptimizer : public AdamLike<Options> {
     for (std::size_t i = 0; i < tensors.size(); ++i)
       if (tensors[i].rows > 0) in_use.push_back(i);
     std::ranges::stable_sort(in_use, is_earlier);
+    const bool has_own_head = std::ranges::none_of(tensors, &ParameterTensor::is_tied);
     std::vector<bool> chosen(tensors.size());
     for (const std::size_t i : in_use) {
-      const bool is_hidden = i != in_use.front() && i != in_use.back() && !is_embedding(tensors[i].name);
+      const bool is_head = has_own_head && i == in_use.back();
+      const bool is_hidden = i != in_use.front() && !is_head && !is_embedding(tensors[i].name);
       chosen[i] = (this->options_.all_matrices || is_hidden) && !is_named(tensors[i].name, this->options_.others);
     }
     return chosen;

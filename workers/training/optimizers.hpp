@@ -274,7 +274,7 @@ struct MuonOptions {
   bool nesterov = true;
   MuonScale scale = MuonScale::jordan;
   enum class Iterations { jordan, dion } iterations = Iterations::jordan;
-  bool all_matrices = false;          // false: without embeddings, and without the model's first and last matrix
+  bool all_matrices = false;          // false: without embeddings, the model's first matrix and its head
   std::vector<std::string> others{};  // matrices whose names contain one of these strings are updated by AdamW, too
   double adamw_rate = 0.015;          // AdamW's learning rate as a share of the schedule's; above 0
   double beta1 = 0.9;                 // AdamW's, as the next two
