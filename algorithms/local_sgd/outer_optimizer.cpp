@@ -155,7 +155,7 @@ ModelStatePtr merge(const Participant& by, MergeRule rule, std::vector<WeightedS
 
 MergeRule read_merge_rule(Settings& settings) {
   return settings.choice(
-      {"merge", "Mean of outer gradients, or its direction with their mean length (rda; the mean for embeddings)."},
+      {"merge", "Mean of outer gradients, or its direction with their mean length. rda takes the mean for embeddings."},
       {{"mean", MergeRule::mean}, {"rda", MergeRule::rda}, {"rda-of-all", MergeRule::rda_of_all}}, MergeRule::rda);
 }
 

@@ -224,10 +224,9 @@ std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double averag
 std::string why_none(const PredictionInput& input) {
   if (!input.times.slowest_s && !input.times.has_variance) return has_no_variance;
   if (input.times.has_variance)
-    return "the lengths of its rounds depend on the run, or its rounds are too long or too many";
-  return "its steps have no finite variance, so that its rounds must be drawn: they are too long or too many for that, "
-         "or "
-         "their lengths depend on the run";
+    return "the run decides how long its rounds are, or they are too long or too many for a formula";
+  return "its steps have no finite variance, so its rounds would have to be drawn, but they are too long or too many "
+         "for that, or the run decides how long they are";
 }
 
 }  // namespace

@@ -302,8 +302,8 @@ RecordedOutages read_recorded(Settings& table, int workers) {
   recorded.time_scale = table.number(
       {"time_scale", "Factor of recorded starts and durations: with 0.001 a year passes in 9 hours."}, positive, 1);
   const int known_nodes = recorded.recording ? recorded.recording->nodes() : 1;
-  const Key nodes{"nodes", "The recording's node for each of the workers, in their order.", "", "drawn by the seed"};
-  if (table.has(nodes)) {
+  if (table.has("nodes")) {
+    const Key nodes{"nodes", "The recording's node for each of the workers, in their order.", "", "drawn by the seed"};
     for (const std::int64_t node : table.integers(nodes, 0, std::numeric_limits<int>::max()))
       recorded.nodes.push_back(static_cast<int>(node));
     if (workers > 0 && recorded.nodes.size() != static_cast<std::size_t>(workers))

@@ -510,7 +510,8 @@ TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
   }
 }
 
-// Normal sums would put many ends of micro-batches before the minimum of 1.5 s, but a threshold is never set there.
+// A micro-batch takes at least 1.5 s. Sums that were normally distributed would often be shorter, but a threshold is
+// never set below 1.5 s.
 TEST(HeavyTails, ByNormalSumsTooNoThresholdIsShorterThanAMicroBatch) {
   const PredictedRun setting{.workers = 64, .delays = {pareto_delay(2.05, 0.5)}, .steps = 100'000};
   const auto predictions = setting.predict(automatic());

@@ -289,7 +289,7 @@ void register_training(const char* name, const char* file, const char* micro_bat
     });
 }
 
-// Rounds of `period` steps for SparseLoCo, and steps together for the others.
+// SparseLoCo takes rounds of `period` local steps. The others synchronise in every step.
 void register_methods(const char* name, const char* file, const char* micro_batch_size, int steps, int period) {
   const std::shared_ptr<const Optimizer> adamw = make_adamw({});
   const Side dense_steps{std::make_shared<SyncSgd>(), adamw};

@@ -34,7 +34,7 @@ TEST(Combine, IsTheSumOfWeightTimesParameters) {
   EXPECT_THAT(engine.training.values(combine(engine, {{0, a}})), ElementsAre(0, 0, 0, 0));
 }
 
-// The weights 3e5 and -3e5 + 1 cancel in double precision, although parameters have only 24 bits.
+// The weights 3e5 and -3e5 + 1 add up to 1 in double precision, although parameters have only 24 bits.
 TEST(Combine, SumsInDoublePrecision) {
   Engine engine;
   const auto start = engine.training.initial_state();
@@ -109,7 +109,7 @@ TEST(Combine, DistancesAreThoseOfEachTensor) {
   EXPECT_THAT(std::vector(distances.begin() + 1, distances.end()), ElementsAre(0, 20, 80));
 }
 
-// Buffers and moments come from the second state, unless all its shares are zero.
+// Buffers and moments come from the second argument's state, unless its shares of the models are all zero.
 TEST(Combine, BuffersGoWithThatOfWhichThereIsAShare) {
   Engine engine(std::make_shared<PullWithStatistics>(), make_sgd({}));
   const auto start = engine.training.initial_state();
@@ -199,8 +199,8 @@ TEST(Combine, AMovingAverageFollowsTheFormula) {
     EXPECT_NEAR(values[i], expected + static_cast<double>(i % 5) * arrived, 2e-4);
 }
 
-// Workers and a common centre pull each other, and the workers take steps. The bits do not depend on the number of
-// threads, although threads determine which steps are in place, and which results the memo finds.
+// Workers and a common centre pull each other, and the workers take steps. The number of threads decides which steps
+// overwrite their input, and which results come from the cache, but changes no bit.
 TEST(Combine, ThreadsDoNotChangeABit) {
   std::vector<std::vector<float>> results;
   for (const int threads : {0, 1, 2, 4}) {

@@ -443,6 +443,19 @@ TEST(TraceStretch, MicroBatchesBeyondAStepContinueInTheNextOnes) {
   }
 }
 
+TEST(TraceStretch, AWorkerMayFollowTheRecordedWorkerOfItsNumber) {
+  const auto process = stretched({.block_steps = 3, .own_worker = true});
+  std::set<std::int64_t> begins;
+  for (int worker = 0; worker < 4; ++worker)
+    for (std::int64_t step = 0; step < 60; ++step) {
+      const Place now = place(*process, worker, step);
+      EXPECT_EQ(now.worker, worker);
+      if (step % 3 == 0) begins.insert(now.step);
+    }
+  EXPECT_GT(begins.size(), 10u) << "blocks are drawn as before";
+  EXPECT_NEAR(process->step_law({.seed = 7, .worker = Rank{2}}, 2).mean_s, 2 * 10.5 + 0.1 + 200 * 2, 1e-9);
+}
+
 TEST(TraceStretch, LawsAreThoseOfWhomAWorkerFollows) {
   // A recorded step s of worker n takes 2 (100 n + s + 1) + 0.1. Over s = 0 .. 19 the variance is 4 (20^2 - 1) / 12.
   const double of_steps_s2 = 4 * 399 / 12.0, mean_of_worker_0_s = 2 * 10.5 + 0.1;
@@ -476,6 +489,10 @@ TEST_F(TraceFiles, AStretchedTraceServesAnyNumberOfWorkers) {
   added(*stretched.delay, 999, 1'000'000, 2);
   EXPECT_THAT(read(entry + "end = \"wrap\"\nstretch = { block_steps = 5 }").faults,
               AllOf(HasSubstr("end = \"wrap\""), HasSubstr("left out with stretch")));
+  EXPECT_THAT(read(entry + "stretch = { block_steps = 5, worker = \"own\", redraw_worker = true }").faults,
+              HasSubstr("must be \"drawn\" with redraw_worker = true"));
+  EXPECT_THAT(read(entry + "stretch = { block_steps = 5, worker = \"own\" }", {0.01, 1000, &limits}).faults,
+              HasSubstr("the trace has no rows for worker 999"));
   EXPECT_THAT(read(entry + "stretch = { block_steps = 21 }").faults,
               AllOf(HasSubstr("stretch.block_steps = 21"), HasSubstr("from 1 to 20")));
   EXPECT_THAT(read(entry + "stretch = { block_steps = 0 }").faults, HasSubstr("from 1 to 20"));

@@ -278,10 +278,9 @@ void CompressionKeys::feedback() {
        "A worker compresses its gradient plus unsent values, or minus an estimate that all it has sent adds up to."},
       {{"residual", Feedback::residual}, {"ef21", Feedback::estimate}}, options.feedback);
   if (!options.estimates()) return leave_out_unwritten({"feedback"});
-  options.momentum = table.number(
-      {"momentum",
-       "Decay of a moving average of gradients that is estimated in place of the last gradient (EF21-SGDM)."},
-      Range{.low = 0, .high = 1, .high_open = true}, 0.0);
+  options.momentum =
+      table.number({"momentum", "EF21-SGDM: decay of the average of a worker's gradients that its estimate follows."},
+                   Range{.low = 0, .high = 1, .high_open = true}, 0.0);
   refuse_estimates(!options.error_feedback, "error_feedback",
                    "must be true with feedback = \"ef21\": unsent values are needed to know what was sent");
   refuse_estimates(options.pattern == CompressionOptions::Pattern::two_phase, "exchange",

@@ -761,9 +761,9 @@ class Readings {
     if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
   }
 
-  // Each answer of the Way answers a question of the parent reading. Readings that differ from the parent in one word
-  // may not ask that question; the Way is then restricted to the words of those that do. Questions whether a key is
-  // written are ignored, because a reader that knows that one key is written may not ask about others.
+  // A Way lists words for keys. Each key is one that the parent reading asked for. A reading that differs from the
+  // parent in one word may not need that key; the Way then keeps only the words whose readings ask for it. Questions
+  // whether a key is written are ignored: a reader that has found one key may skip the question for others.
   void narrow_to_askers(Way& way, std::size_t reading) const {
     for (; reading != 0; reading = readings_[reading].parent) {
       const Reading& parent = readings_[readings_[reading].parent];

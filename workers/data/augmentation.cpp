@@ -239,7 +239,8 @@ void autocontrast(const ByteImage& image) {
   }
 }
 
-// Flattens each channel's histogram: the new tone increases by one after each 255th of the pixels. Pixels of the brightest tone are not counted.
+// Flattens each channel's histogram: the new tone increases by one after each 255th of the pixels. Pixels of the brightest
+// tone are not counted.
 void equalize(const ByteImage& image) {
   for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
     const auto plane = image.plane(channel);
@@ -469,7 +470,8 @@ double amount_of(ImageOperation operation, bool is_torchvision, double share, do
   }
 }
 
-// The factor of a tone: from 1 up to the maximum for this strength or, equally often, from 1 down to the minimum.
+// The factor of brightness, contrast and the like: with equal probability between 1 and the maximum for this strength,
+// or between the minimum and 1.
 double composer_factor(ImageOperation operation, double strength, bool is_stronger, double draw) {
   const double end = is_stronger ? strength : 1 - 0.09 * strength;
   const double factor = 1 + (end - 1) * draw;

@@ -181,7 +181,8 @@ void MpiSession::abort(const std::string& message, int status) const {
   using namespace std::chrono_literals;
   std::fflush(stdout);
   if (active_ && !status_.first_to_fail()) be_ended(status);  // another rank of this node prints its message
-  // Nodes share no memory, so each node waits longer than the one before: the first can then end all before they print.
+  // Only one node should print. Nodes share no memory, so each waits longer than the one before, and the first ends the
+  // job before the others print.
   if (active_) std::this_thread::sleep_for(std::min(node_, 10) * 200ms);
   const std::string text =
       active_ ? fmt::format("syncopate: rank {}: {}\n", rank_, message) : fmt::format("syncopate: {}\n", message);

@@ -106,9 +106,10 @@ std::int64_t drawn(const RandomStream& stream, std::uint32_t number, std::int64_
   return static_cast<std::int64_t>(stream.uniform(number) * static_cast<double>(count));
 }
 
-// The recorded worker that this worker follows in this step; all recorded workers are equally likely. Without
-// redraw_worker it is the same in all steps.
+// The recorded worker that this worker follows in this step. If it is drawn, all recorded workers are equally likely;
+// without redraw_worker it is the same in all steps.
 int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream) {
+  if (stretch.own_worker) return stream.worker.value;
   const Step block = stretch.redraw_worker ? block_of(stretch, stream.step) : Step{0};
   return static_cast<int>(drawn(draws_of(stretch, stream, block), number_of_worker, recorded_workers));
 }
@@ -167,8 +168,9 @@ class TraceDelay final : public DelayProcess {
     const auto index = static_cast<std::size_t>(worker.value);
     const int rows = index < replay_.rows_of.size() ? replay_.rows_of[index] : worker.value;
     if (rows >= trace_->workers())
-      throw RunFailure(fmt::format("the trace {} has workers 0 to {}, and none that worker {} follows", trace_->file(),
-                                   trace_->workers() - 1, worker.value));
+      throw RunFailure(fmt::format(
+          "the trace {} has only workers 0 to {}, and worker {} follows none of them; set `like` or `stretch`",
+          trace_->file(), trace_->workers() - 1, worker.value));
     return rows;
   }
   Step recorded(const RandomStream& stream) const {
@@ -248,6 +250,11 @@ TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
   stretch.redraw_worker = keys.flag(
       {"redraw_worker", "Whether each block draws another recorded worker; false: a worker always follows one."},
       false);
+  stretch.own_worker =
+      keys.choice({"worker", "Which recorded worker a worker follows: a drawn one, or the one of its own number."},
+                  {{"drawn", false}, {"own", true}}, false);
+  if (!keys.has("worker")) keys.leave_out("worker");  // runs from before this key keep their hashes
+  if (stretch.own_worker && stretch.redraw_worker) keys.fault("worker", "must be \"drawn\" with redraw_worker = true");
   stretch.together = keys.flag(
       {"together",
        "Whether all workers take the same recorded steps at the same time, each from its own recorded worker."},
@@ -615,7 +622,7 @@ std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, st
     if (table.has("end"))
       table.fault("end", "must be left out with stretch, which draws blocks for as long as the run lasts");
     if (!trace || table.faults_so_far() > faults) return nullptr;
-    limits.push_back({table, trace, most_workers, replay.end});
+    limits.push_back({table, trace, replay.stretch->own_worker ? trace->workers() : most_workers, replay.end});
     return trace;
   }
   const auto written = table.choice<TraceEnd>(
@@ -635,6 +642,11 @@ std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers
       table.fault("like", "must be left out with stretch, which draws a recorded worker for each worker");
     if (!trace || workers == 0) return nullptr;
     check_micro_batches(table, *trace, micro_batches);
+    if (replay.stretch->own_worker && workers > trace->workers())
+      table.section({"stretch"})
+          .fault("worker", fmt::format("must be \"drawn\": the trace has {} workers, fewer than "
+                                       "cluster.workers = {}",
+                                       trace->workers(), workers));
     replay.stretch->is_base = true;
     return trace_delay(trace, std::move(replay));
   }

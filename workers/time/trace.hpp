@@ -175,6 +175,7 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
 struct TraceStretch {
   Step block_steps{1};         // L, at least 1 and at most the number of recorded steps
   bool redraw_worker = false;  // each block draws a recorded worker; false: drawn once, so a slow worker stays slow
+  bool own_worker = false;     // worker k follows the recorded worker k; nothing is drawn but the blocks
   bool together = false;  // all workers take the same recorded steps at the same time, so common delays stay common
   bool continues =
       false;             // micro-batches beyond those of a recorded step take the times of the recorded steps after it
@@ -259,7 +260,7 @@ struct TraceLimit {
 };
 
 // Reads an entry of [[delays]] with kind = "trace". Keys: file, and either end or stretch = { block_steps,
-// redraw_worker, together, beyond }. Returns null after a fault; otherwise appends one element to `limits`.
+// redraw_worker, worker, together, beyond }. Returns null after a fault; otherwise appends one element to `limits`.
 std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits);
 
 // Reads [cluster.trace], with durations of whole micro-batches. Keys: those above, and like = { "3" = 0 }: worker 3
