@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <random>
@@ -145,38 +144,8 @@ struct Side {
   std::shared_ptr<const Optimizer> optimizer;
 };
 
-struct Times {
-  double host_s = 0;
-  double cpu_s = 0;  // of all threads
-};
-
-Times times_of(const std::function<void()>& work) {
-  const std::clock_t start = std::clock();
-  const double host_s = seconds_of(work);
-  return {host_s, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC};
-}
-
-// As simulate() in simulated_training.hpp, with any optimizer.
 Times train(const Side& side, const std::shared_ptr<const Objective>& objective, int steps) {
-  static const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});
-  const Run& run = experiment.runs.front();
-  Executor executor(cores);
-  Training training(objective, side.optimizer, {}, executor);
-  SimulatedCluster cluster({.workers = workers,
-                            .micro_batches = 1,
-                            .compute_time = *run.cluster.compute_time,
-                            .network = *run.cluster.network,
-                            .training = training});
-  const LearningRate rate(LearningRate::Options{.peak = 0.01});
-  const RunContext context{.cluster = cluster,
-                           .training = training,
-                           .learning_rate = rate,
-                           .budget = {.steps = steps},
-                           .initial_model = training.initial_state()};
-  return times_of([&] {
-    run_algorithm(*side.method, context);
-    executor.wait_all();
-  });
+  return train(*side.method, objective, side.optimizer, workers, 1, steps);
 }
 
 double median(std::vector<double> values) {

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 
 #include <chrono>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,13 +40,24 @@ inline std::shared_ptr<const Objective> mlp(int workers, int micro_batches, int 
   return experiment.runs.front().training.make_objective();
 }
 
-// Host seconds that the algorithm takes for `steps` on the simulated cluster, including arithmetic.
-inline double simulate(const Algorithm& algorithm, std::shared_ptr<const Objective> objective, int workers,
-                       int micro_batches, int steps, double momentum = 0.9) {
+struct Times {
+  double host_s = 0;
+  double cpu_s = 0;  // processor time of all threads
+};
+
+inline Times times_of(const std::function<void()>& work) {
+  const std::clock_t start = std::clock();
+  const double host_s = seconds_of(work);
+  return {host_s, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC};
+}
+
+// The times that the algorithm takes for `steps` on the simulated cluster, including arithmetic.
+inline Times train(const Algorithm& algorithm, std::shared_ptr<const Objective> objective,
+                   std::shared_ptr<const Optimizer> optimizer, int workers, int micro_batches, int steps) {
   static const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});
   const Run& run = experiment.runs.front();
   Executor executor(cores);
-  Training training(std::move(objective), make_sgd({.momentum = momentum}), {}, executor);
+  Training training(std::move(objective), std::move(optimizer), {}, executor);
   SimulatedCluster cluster({.workers = workers,
                             .servers = algorithm.traits().servers,
                             .micro_batches = micro_batches,
@@ -59,10 +71,16 @@ inline double simulate(const Algorithm& algorithm, std::shared_ptr<const Objecti
                            .budget = {.steps = steps},
                            .micro_batches = micro_batches,
                            .initial_model = training.initial_state()};
-  return seconds_of([&] {
+  return times_of([&] {
     run_algorithm(algorithm, context);
     executor.wait_all();
   });
+}
+
+// Host seconds of training by SGD.
+inline double simulate(const Algorithm& algorithm, std::shared_ptr<const Objective> objective, int workers,
+                       int micro_batches, int steps, double momentum = 0.9) {
+  return train(algorithm, std::move(objective), make_sgd({.momentum = momentum}), workers, micro_batches, steps).host_s;
 }
 
 inline const TensorData& tensors() {

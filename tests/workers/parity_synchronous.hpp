@@ -111,7 +111,8 @@ TEST(Parity, OptimizersOfTheRecipes) {
   expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_averaged({}));
 }
 
-// How many micro-batches fit into an all-reduce depends on the clock, but all are used.
+// How many micro-batches fit into an all-reduce depends on the clock, but all are used. On a busy machine all-reduces
+// take longer, so more fit into them, up to the ratio of the times.
 TEST(Parity, AccoKeepsAsMuchOnBothClusters) {
   const Acco acco(1);
   const DelayedUpdate delayed(2), as_published(1, DelayedUpdate::Cleared::every_second_step);
@@ -125,7 +126,9 @@ TEST(Parity, AccoKeepsAsMuchOnBothClusters) {
     const auto kept = [](const RunTotals& totals) {
       return static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
     };
-    EXPECT_NEAR(kept(found), kept(expected), 0.15 * kept(expected));
+    const double slowdown = std::max(1.0, to_seconds(found.end) / to_seconds(expected.end));
+    EXPECT_GE(kept(found), 0.85 * kept(expected));
+    EXPECT_LE(kept(found), 1.15 * slowdown * kept(expected));
     if (session->rank() == 0)
       std::printf("kept %g and %g, simulated %.4f s, wall %.4f s\n", kept(expected), kept(found),
                   to_seconds(expected.end), to_seconds(found.end));
