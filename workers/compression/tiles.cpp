@@ -72,6 +72,29 @@ void add_row(const float* __restrict row, float factor, std::size_t size, float*
   for (std::size_t i = 0; i < size; ++i) out[i] += factor * row[i];
 }
 
+// Some columns of a product, from `first` on. Sums stay in registers and are added in the order of k.
+template <std::size_t count>
+[[gnu::always_inline]] inline void product_columns(const float* __restrict left, const float* __restrict right,
+                                                   std::size_t n, std::size_t m, std::size_t columns, std::size_t first,
+                                                   float* __restrict out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    float sums[count] = {};
+    for (std::size_t k = 0; k < m; ++k)
+      for (std::size_t j = 0; j < count; ++j) sums[j] += left[i * m + k] * right[k * columns + first + j];
+    std::copy_n(sums, count, out + i * columns + first);
+  }
+}
+
+// out = left x right, for matrices (n, m) and (m, columns).
+SYNCOPATE_VECTOR_CLONES
+void product(const float* __restrict left, const float* __restrict right, std::size_t n, std::size_t m,
+             std::size_t columns, float* __restrict out) {
+  std::size_t first = 0;
+  for (; first + 32 <= columns; first += 32) product_columns<32>(left, right, n, m, columns, first, out);
+  for (; first + 8 <= columns; first += 8) product_columns<8>(left, right, n, m, columns, first, out);
+  for (; first < columns; ++first) product_columns<1>(left, right, n, m, columns, first, out);
+}
+
 std::vector<float> transposed(const std::vector<float>& matrix, std::size_t n) {
   std::vector<float> result(n * n);
   for (std::size_t j = 0; j < n; ++j)
@@ -173,18 +196,21 @@ class TiledTopK : public Compressor {
     return 3 * values;
   }
 
-  // out = left x tile x right, for matrices (a, a) and (b, b).
+  enum class Zeros { few, many };
+
+  // out = left x tile x right, for matrices (a, a) and (b, b). `zeros`: how many of the tile's values are zero.
   static void multiply(const Tiled& tensor, const std::vector<float>& left, const float* tile,
-                       const std::vector<float>& right, float* out) {
+                       const std::vector<float>& right, float* out, Zeros zeros) {
     std::vector<float> half(tensor.size());
-    for (std::size_t i = 0; i < tensor.a; ++i)
-      for (std::size_t k = 0; k < tensor.b; ++k)
-        if (const float value = tile[i * tensor.b + k]; value != 0)
-          add_row(right.data() + k * tensor.b, value, tensor.b, half.data() + i * tensor.b);
-    std::fill_n(out, tensor.size(), 0.0f);
-    for (std::size_t i = 0; i < tensor.a; ++i)
-      for (std::size_t k = 0; k < tensor.a; ++k)
-        add_row(half.data() + k * tensor.b, left[i * tensor.a + k], tensor.b, out + i * tensor.b);
+    if (zeros == Zeros::few) {
+      product(tile, right.data(), tensor.a, tensor.b, tensor.b, half.data());
+    } else {
+      for (std::size_t i = 0; i < tensor.a; ++i)
+        for (std::size_t k = 0; k < tensor.b; ++k)
+          if (const float value = tile[i * tensor.b + k]; value != 0)
+            add_row(right.data() + k * tensor.b, value, tensor.b, half.data() + i * tensor.b);
+    }
+    product(left.data(), half.data(), tensor.a, tensor.a, tensor.b, out);
   }
 
   // Few coefficients often cancel in some values of a tile. What rounding leaves of these has no meaningful sign.
@@ -203,7 +229,7 @@ class TiledTopK : public Compressor {
     for (std::size_t t = 0; t < tensor.tiles(); ++t) {
       for (std::size_t i = 0; i < tensor.a; ++i)
         std::copy_n(p.data() + tensor.begin(t, i), tensor.b, tile.data() + i * tensor.b);
-      if (own_.transforms) multiply(tensor, tensor.rows, tile.data(), tensor.columns_by, turned.data());
+      if (own_.transforms) multiply(tensor, tensor.rows, tile.data(), tensor.columns_by, turned.data(), Zeros::few);
       const std::vector<float>& from = own_.transforms ? turned : tile;
       for (const std::uint32_t place : largest_magnitudes(from, tensor.kept)) {
         places.push_back(place);
@@ -235,7 +261,7 @@ class TiledTopK : public Compressor {
       std::ranges::fill(tile, 0.0f);
       for (std::size_t k = t * tensor.kept; k < (t + 1) * tensor.kept; ++k) tile[places[k]] = values[k];
       if (own_.transforms)
-        multiply(tensor, tensor.rows_back, std::vector(tile).data(), tensor.columns_back, tile.data());
+        multiply(tensor, tensor.rows_back, std::vector(tile).data(), tensor.columns_back, tile.data(), Zeros::many);
       for (std::size_t i = 0; i < tensor.a; ++i)
         add_row(tile.data() + i * tensor.b, -1, tensor.b, p.data() + tensor.begin(t, i));
     }
@@ -299,7 +325,7 @@ class TiledTopK : public Compressor {
     for (std::size_t t = 0; t < tensor.tiles(); ++t) {
       const float* const of_tile = sums.data() + t * size;
       if (own_.transforms)
-        multiply(tensor, tensor.rows_back, of_tile, tensor.columns_back, tile.data());
+        multiply(tensor, tensor.rows_back, of_tile, tensor.columns_back, tile.data(), Zeros::many);
       else
         std::copy_n(of_tile, size, tile.data());
       if (own_.transforms && own_.signs) remove_noise(tile);
