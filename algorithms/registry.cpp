@@ -294,6 +294,8 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   const auto average = read_moving_average(settings, algorithm && algorithm->traits().publishes_rounds);
   if (algorithm) algorithm->average_publications(average);
   const Traits traits = algorithm ? algorithm->traits() : Traits{};
+  const auto restart = read_job_restart(settings, traits.sends_messages());
+  if (algorithm) algorithm->restart_jobs(restart);
   auto compression = read_compression(settings, {.compresses = traits.compresses(),
                                                  .why_nothing = traits.exchanged_whole,
                                                  .averages_moments = traits.averages_moments,

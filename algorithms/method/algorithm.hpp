@@ -12,6 +12,7 @@
 #include "workers/compression/options.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/server.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 
@@ -204,7 +205,12 @@ class Algorithm {
   void compress(const std::optional<CompressionOptions>& compression) { compression_ = compression; }
   const std::optional<CompressionOptions>& compression() const { return compression_; }
 
+  // The restarts from checkpoints (table `restart`) of a method whose workers communicate by collectives alone.
+  void restart_jobs(const std::optional<JobRestart>& restart) { job_restart_ = restart; }
+  const std::optional<JobRestart>& job_restart() const { return job_restart_; }
+
  private:
+  std::optional<JobRestart> job_restart_;
   std::optional<MovingAverageOptions> average_;
   std::optional<CompressionOptions> compression_;
 };

@@ -194,6 +194,27 @@ TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 0) << report;
 }
 
+TEST_F(ExperimentFile, AMethodThatRestartsStopsAllWorkersAtEachOutage) {
+  const std::string outage = entry("workers=[1], at_s=2.5, duration_s=50, state=\"lost\"");
+  const std::string restart = "restart={takes_s=0.25, checkpoint_every_s=1, checkpoint_takes_s=0}";
+  const std::string method = "methods=[{algorithm=\"sync-sgd\", " + restart + "}]";
+  const Experiment restarts = load({outage, method});
+  const OutagePlan& plan = *restarts.runs.at(0).cluster.outages;
+  for (const int worker : {0, 1}) {
+    const Outage met = plan.of(Rank{worker}).next(start_time);
+    EXPECT_EQ(met.begin, Time{from_seconds(2.5)});
+    EXPECT_EQ(met.end, Time{from_seconds(3.25)});  // a restart, and half a second of work again
+    EXPECT_FALSE(plan.loses_state(Rank{worker}));
+  }
+  EXPECT_EQ(load({method}).runs.at(0).cluster.outages, nullptr);
+  EXPECT_THAT(faults({outage, "methods=[{algorithm=\"async-sgd\", " + restart + "}]"}),
+              HasSubstr("methods.0.restart; must not be given: the method's workers send messages"));
+  EXPECT_THAT(
+      faults({outage, "methods=[{algorithm=\"sync-sgd\", restart={takes_s=-1, checkpoint_every_s=0}}]"}),
+      testing::AllOf(HasSubstr("restart.takes_s = -1; must be"), HasSubstr("restart.checkpoint_every_s = 0; must be"),
+                     HasSubstr("restart.checkpoint_takes_s is missing")));
+}
+
 // Sleeps and trailing work as declared in an experiment file.
 
 using testing::AllOf;

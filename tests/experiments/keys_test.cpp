@@ -465,6 +465,10 @@ every_steps = 8
 const std::vector<KeyCase> synchronous = {
     {{method("'sync-sgd'")},
      {"methods.0.algorithm='decentralized-sgd'", "methods.0.label='another'", "methods.0.training.clip_norm=0.1"}},
+    {{"outages=[{workers=[1],at_s=0.035,duration_s=0.02}]",
+      method("'sync-sgd',restart={takes_s=0.01,checkpoint_every_s=0.03,checkpoint_takes_s=0.002}")},
+     {"methods.0.restart.takes_s=0.02", "methods.0.restart.checkpoint_every_s=0.02",
+      "methods.0.restart.checkpoint_takes_s=0.004"}},
     {{method("'dropcompute',threshold_s=0.05")},
      {"methods.0.threshold_s=0.04", "methods.0.preempt='microbatch'", "methods.0.preempt='backward'",
       "methods.0.preempt='layer'", "methods.0.normalisation='computed'", "methods.0.compensation='recompute'",

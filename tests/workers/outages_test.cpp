@@ -402,5 +402,98 @@ TEST(Outages, AreOfNoMoreEntriesThanThereAreStreams) {
   EXPECT_THROW(OutagePlan(1, std::vector(256, random)), std::invalid_argument);
 }
 
+// Faults of a job of three workers, and its down time nanosecond by nanosecond: a second implementation of JobOutages.
+std::vector<bool> job_down(const std::vector<OutageEntry>& faults, const JobRestart& restart, std::int64_t end) {
+  enum class Phase { runs, saves, restarts };
+  std::vector<bool> down(static_cast<std::size_t>(end));
+  Phase phase = Phase::runs;
+  std::int64_t left = 0, work = 0, most_work = 0;  // since the checkpoint: of this attempt, and of the best one
+  for (std::int64_t t = 0; t < end; ++t) {
+    const bool fails = std::ranges::any_of(
+        faults, [&](const OutageEntry& fault) { return std::get<ScheduledOutage>(fault.when).at.count() == t; });
+    if (fails) {
+      left = restart.takes.count();
+      phase = left > 0 ? Phase::restarts : Phase::runs;
+      work = 0;
+    }
+    if (phase == Phase::runs) {
+      down[static_cast<std::size_t>(t)] = ++work <= most_work;
+      most_work = std::max(most_work, work);
+      if (work < restart.checkpoint_every.count()) continue;
+      left = restart.checkpoint_takes.count();
+      phase = Phase::saves;
+    } else {
+      down[static_cast<std::size_t>(t)] = true;
+      --left;
+    }
+    if (left > 0) continue;
+    if (phase == Phase::saves) work = most_work = 0;
+    phase = Phase::runs;
+  }
+  return down;
+}
+
+TEST(JobRestarts, RepeatTheWorkSinceTheLastCheckpoint) {
+  constexpr std::int64_t end = 300;
+  int of_both = 0;
+  for (int test = 0; test < 2000; ++test) {
+    SCOPED_TRACE(test);
+    Numbers numbers(test);
+    std::vector<OutageEntry> faults;
+    for (std::int64_t i = numbers.below(8); i > 0; --i) {
+      faults.push_back(scheduled(numbers.below(150), 1, true));
+      faults.back().workers = {Rank{static_cast<int>(numbers.below(3))}};
+    }
+    const JobRestart restart{.takes = Duration{numbers.below(8)},
+                             .checkpoint_every = Duration{1 + numbers.below(20)},
+                             .checkpoint_takes = Duration{numbers.below(5)}};
+    const std::vector<bool> expected = job_down(faults, restart, end);
+    const OutagePlan plan(OutagePlan(1, faults), restart, 3);
+    for (int worker = 0; worker < 3; ++worker) {
+      EXPECT_FALSE(plan.loses_state(Rank{worker}));
+      WorkerOutages outages = plan.of(Rank{worker});
+      for (std::int64_t t = 0; t < end; ++t) {
+        const Outage& outage = outages.next(Time{Duration{t}});
+        ASSERT_EQ(outage.begin <= Time{Duration{t}}, expected[static_cast<std::size_t>(t)]) << worker << " " << t;
+        ASSERT_FALSE(outage.loses_state);
+      }
+    }
+    of_both += faults.size() > 1 && restart.checkpoint_takes > Duration{} ? 1 : 0;
+  }
+  EXPECT_GT(of_both, 500);
+}
+
+// Daly 2006, Equation 20 ("A higher order estimate of the optimum checkpoint interval for restart dumps"): with
+// exponential times between faults of mean M, a restart of R and a checkpoint of C after each tau of work, that much
+// work takes M e^(R/M) (e^((tau + C)/M) - 1) on average. Faults of N workers come N times as often.
+TEST(JobRestarts, TakeAsLongAsDalysFormulaSays) {
+  constexpr int workers = 4;
+  constexpr double mean_s = 400, restart_s = 15, every_s = 40, saves_s = 5;
+  const OutageEntry entry{.when = RandomOutages{.mean_time_between_s = mean_s, .mean_duration_s = 1e-6}};
+  const JobRestart restart{.takes = from_seconds(restart_s),
+                           .checkpoint_every = from_seconds(every_s),
+                           .checkpoint_takes = from_seconds(saves_s)};
+  WorkerOutages outages = OutagePlan(OutagePlan(5, {entry}), restart, workers).of(Rank{2});
+  const Time end = later(start_time, from_seconds(4e6));
+  Duration down{};
+  Time now = start_time;
+  while (now < end) {
+    const Outage outage = outages.next(now);
+    down += outage.end - outage.begin;
+    now = outage.end;
+  }
+  const double m = mean_s / workers;
+  const double segment_s = m * std::exp(restart_s / m) * (std::exp((every_s + saves_s) / m) - 1);
+  const double elapsed_s = to_seconds(now);
+  EXPECT_NEAR((elapsed_s - to_seconds(down)) / elapsed_s, every_s / segment_s, 0.01 * every_s / segment_s);
+}
+
+TEST(JobRestarts, ThatNeverGetBeyondACheckpointFail) {
+  const OutageEntry entry{.when = RandomOutages{.mean_time_between_s = 1e-3, .mean_duration_s = 1e-6}};
+  const JobRestart restart{.takes = seconds(1), .checkpoint_every = seconds(1)};
+  const OutagePlan plan(OutagePlan(5, {entry}), restart, 1);
+  EXPECT_THROW((void)plan.of(Rank{0}), RunFailure);
+}
+
 }  // namespace
 }  // namespace syncopate

@@ -96,6 +96,112 @@ const std::vector<FaultRecording::Fault>& FaultRecording::of(int node) const {
   return node < nodes() ? faults_[static_cast<std::size_t>(node)] : none;
 }
 
+std::optional<JobRestart> read_job_restart(Settings& settings, bool sends_messages) {
+  if (!settings.has("restart")) return std::nullopt;
+  if (sends_messages)
+    settings.fault("restart",
+                   "must not be given: the method's workers send messages, and only methods whose workers meet in "
+                   "collectives restart as a whole");
+  Settings table =
+      settings.section({"restart", "If given, each of the [[outages]] restarts the whole job on a spare server."});
+  const Range from_zero = Range::between(0, longest_delay);
+  const Range positive{.low = 0, .high = longest_delay, .low_open = true};
+  JobRestart restart;
+  restart.takes = from_seconds(table.number(
+      {"takes_s", "Time from a fault until the job repeats the work since its checkpoint.", "s"}, from_zero));
+  restart.checkpoint_every =
+      std::max(Duration{1},
+               from_seconds(table.number(
+                   {"checkpoint_every_s", "Work between two checkpoints; nobody waits for a worker meanwhile.", "s"},
+                   positive)));
+  restart.checkpoint_takes = from_seconds(
+      table.number({"checkpoint_takes_s", "How long all workers stop for each checkpoint.", "s"}, from_zero));
+  return restart;
+}
+
+// The outages of a job that restarts: pauses for checkpoints, and from each fault to the end of the repeated work. They
+// are a function of the faults alone, so copies of WorkerOutages share them, and each is computed once.
+class JobOutages {
+ public:
+  JobOutages(std::vector<WorkerOutages> of_workers, const JobRestart& restart) : restart_(restart) {
+    for (WorkerOutages& outages : of_workers) {
+      const Outage first = outages.next(start_time);
+      faults_.push_back({std::move(outages), first});
+    }
+  }
+
+  const Outage& at(std::size_t number) {
+    while (known_.size() <= number) known_.push_back(next());
+    return known_[number];
+  }
+
+ private:
+  struct Faults {
+    WorkerOutages outages;
+    Outage next;
+  };
+
+  // The first fault of any worker at `time` or later. Times must not decrease from call to call.
+  Time fault_from(Time time) {
+    Time first = never;
+    for (Faults& faults : faults_) {
+      while (faults.next.begin < time) faults.next = faults.outages.next(faults.next.end);
+      first = std::min(first, faults.next.begin);
+    }
+    return first;
+  }
+
+  Outage next() {
+    for (;;) {
+      throw_if_interrupted();
+      Time fault = fault_from(now_);
+      const Time full = later(now_, restart_.checkpoint_every - done_);
+      const Time saved = later(full, restart_.checkpoint_takes);
+      if (saved == never && fault == never) return {};
+      if (saved <= fault) {
+        const bool pauses = saved > full;
+        // Checkpoints that take no time leave no outage: pass over all of them up to the fault.
+        if (!pauses && fault == never) return {};
+        now_ = pauses ? saved : fault - (fault - full) % restart_.checkpoint_every;
+        done_ = {};
+        if (pauses) return {full, saved};
+        continue;
+      }
+      // A fault while the checkpoint is written loses all work since the last one, and the checkpoint is written again.
+      const bool writes_again = fault >= full;
+      const Duration repeated = writes_again ? restart_.checkpoint_every : fault - now_ + done_;
+      const Duration down = restart_.takes + repeated + (writes_again ? restart_.checkpoint_takes : Duration{});
+      const Time begin = std::min(fault, full);
+      for (std::int64_t met = 0;; ++met) {
+        if (met == most_met)
+          throw RunFailure(fmt::format(
+              "at {:.6f} s: the job restarted {} times without getting beyond its last checkpoint; in the method's "
+              "table restart, lower takes_s or checkpoint_every_s, or let outages be rarer",
+              to_seconds(begin), most_met));
+        now_ = later(fault, down);
+        const Time again = fault_from(later(fault, Duration{1}));
+        if (again >= now_) break;
+        fault = again;
+      }
+      done_ = writes_again ? Duration{} : repeated;
+      if (now_ > begin) return {begin, now_};
+    }
+  }
+
+  JobRestart restart_;
+  std::vector<Faults> faults_;
+  std::vector<Outage> known_;
+  Time now_ = start_time;  // the end of the last outage, or of the last checkpoint
+  Duration done_{};        // work between the newest checkpoint and now_
+};
+
+OutagePlan::OutagePlan(const OutagePlan& faults, const JobRestart& restart, int workers)
+    : seed_(faults.seed_), entries_(faults.entries_) {
+  std::vector<WorkerOutages> of_workers;
+  for (int worker = 0; worker < workers; ++worker) of_workers.push_back(faults.of(Rank{worker}));
+  job_ = std::make_shared<JobOutages>(std::move(of_workers), restart);
+}
+
 OutagePlan::OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries)
     : seed_(seed), entries_(std::move(entries)) {
   if (entries_.size() > most_entries) throw std::invalid_argument("there are too many entries of outages; at most 255");
@@ -105,6 +211,13 @@ OutagePlan::OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries)
 WorkerOutages OutagePlan::of(Rank worker) const {
   WorkerOutages result;
   result.worker_ = worker;
+  if (job_) {
+    WorkerOutages::Source source;
+    source.job = job_;
+    source.advance();
+    result.sources_.push_back(source);
+    return result;
+  }
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const OutageEntry& entry = entries_[i];
     if (!concerns(entry, worker)) continue;
@@ -137,13 +250,17 @@ WorkerOutages OutagePlan::of(Rank worker) const {
 }
 
 bool OutagePlan::loses_state(Rank worker) const {
-  return std::ranges::any_of(entries_,
-                             [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
+  return !job_ && std::ranges::any_of(
+                      entries_, [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
 }
 
 // The stream's step is the outage's number. Number 0 of the stream is the time up before the outage, number 1 the
 // outage's length.
 void WorkerOutages::Source::advance() {
+  if (job) {
+    next = job->at(taken++);
+    return;
+  }
   if (!is_random) {
     next = following.empty() ? Outage{} : following.back();
     if (!following.empty()) following.pop_back();

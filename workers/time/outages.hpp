@@ -19,12 +19,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
 #include "workers/base/process.hpp"
 #include "workers/base/random.hpp"
 #include "workers/base/units.hpp"
+#include "workers/config/settings.hpp"
 #include "workers/time/compute_time.hpp"
 
 namespace syncopate {
@@ -83,6 +85,23 @@ struct OutageEntry {
   bool loses_state = false;
 };
 
+// What a method does about outages whose workers communicate by collectives alone (table `restart` of a method): the
+// begin of each outage is a fault that stops the whole job. A spare server takes the place of the worker's, so the
+// outage's length does not matter. The job continues from its newest checkpoint and repeats the work since then.
+// Repeating gives the same model, so a restart is time in which all workers are down and keep their state.
+// Differs: a restart that begins while workers communicate takes effect afterwards (see above).
+struct JobRestart {
+  Duration takes{};             // >= 0; from a fault until the job runs again
+  Duration checkpoint_every{};  // > 0; work of the job between two checkpoints
+  Duration checkpoint_takes{};  // >= 0; all workers stop meanwhile; a fault before its end leaves no checkpoint
+};
+
+// Reads the table `restart` of a method; nullopt without it. `sends_messages`: whether the method's workers send
+// messages, which a restart does not stop, so that the table is a fault.
+std::optional<JobRestart> read_job_restart(Settings& settings, bool sends_messages);
+
+class JobOutages;  // the outages that all workers of a job have in common
+
 // The outages of one worker, in order of time.
 class WorkerOutages {
  public:
@@ -97,7 +116,9 @@ class WorkerOutages {
     RandomStream stream{};
     RandomOutages means{};
     Outage next{};
-    std::vector<Outage> following{};  // the outages after `next`, the latest first, if not random
+    std::vector<Outage> following{};    // the outages after `next`, the latest first, if not random and not of a job
+    std::shared_ptr<JobOutages> job{};  // set: `next` is the job's outage number `taken` - 1
+    std::size_t taken = 0;
     bool is_random = false;
     void advance();
   };
@@ -114,6 +135,8 @@ class OutagePlan {
 
   // Throws std::invalid_argument for values out of range.
   OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries);
+  // The same outages as faults of a job of `workers` workers that restarts.
+  OutagePlan(const OutagePlan& faults, const JobRestart& restart, int workers);
 
   const std::vector<OutageEntry>& entries() const { return entries_; }
   WorkerOutages of(Rank worker) const;
@@ -122,6 +145,7 @@ class OutagePlan {
  private:
   std::uint64_t seed_;
   std::vector<OutageEntry> entries_;
+  std::shared_ptr<JobOutages> job_{};  // null: each worker has its own outages
 };
 
 // How a micro-batch passes through outages and a deadline.
