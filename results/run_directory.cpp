@@ -405,8 +405,7 @@ std::string disk_fault(const fs::path& directory, const fs::filesystem_error& pr
         "{}: the results directory was removed while runs were made; the next start repeats the missing runs",
         directory.string());
   return fmt::format(
-      "{}: results cannot be written there: {}; {}; finished runs are kept, and the next start makes the "
-      "rest",
+      "{}: results cannot be written there: {}; {}; finished runs are kept, and the next start executes the rest",
       directory.string(), problem.code().message(), what_helps(problem.code().value()));
 }
 
