@@ -96,7 +96,7 @@ struct PairedRow {
   const ResultRow* other = nullptr;
   std::vector<PairedMeasure> measures;  // the requested measures that both rows have
   bool has_common_seed = true;          // false: there are no measures
-  // Whether no run of both rows, or none of `other`, reached the target. `measures` then lacks the time to the target.
+  // Whether no run of either row, or no run of `other`, reached the target. Then `measures` lacks the time to target.
   bool nobody_reached = false, other_missed = false;
 };
 

@@ -534,7 +534,7 @@ std::span<const Measure> measures() {
        "Time of a step by the formula with the fewest assumptions, divided by the measured time.", neither, 1,
        [](Summary run) { return formula_share(run, false); }},
       {"first_formula_over_throughput", "formula / measured throughput", "",
-       "Micro-batches/s by the paper's formula / measured; relative to synchronous SGD's it is the ratio of S_eff.",
+       "Micro-batches/s by the formula / measured. As a ratio to synchronous SGD: S_eff by the formula / measured.",
        neither, 1, formula_throughput_share},
       {"communication_s", "communication s/step", "s", "Communication time per step, averaged over the workers.", less,
        1, &RunSummary::communication_s},

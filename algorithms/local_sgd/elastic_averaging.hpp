@@ -126,8 +126,9 @@ inline std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, con
       {{"synchronous", Exchange::synchronous}, {"asynchronous", Exchange::asynchronous}}, options.exchange);
   // With a beta above 1 the synchronous centre would overshoot the mean of the workers' models.
   options.alpha =
-      settings.number({"beta", "Share of its distance to the workers' mean by which the centre moves (N alpha)."},
-                      Range{.low = 0, .high = 1, .low_open = true}) /
+      settings.number(
+          {"beta", "How far the centre moves to the workers' mean, as a share of their distance (N alpha)."},
+          Range{.low = 0, .high = 1, .low_open = true}) /
       context.workers;
   options.period = settings.integer({"period", "Local steps between two exchanges (tau).", "steps"}, 1,
                                     std::numeric_limits<std::int64_t>::max());

@@ -132,7 +132,7 @@ inline void train_together(Worker& worker, Step until, const StatePolicies& poli
 //          depth. Here they are equal slices, so that each takes the same time; the flat vector begins with the tensors
 //          that have weight decay. With a plain mean the borders decide only when a parameter is synchronised. The
 //          result of the merge rule `rda` depends on the borders, since each part of a cut tensor counts as a tensor,
-//          and so does that of a compression, which treats each fragment separately.
+//          and so does the result of compression, which treats each fragment separately.
 class Fragments {
  public:
   // `written`: where the experiment file has the number, for a fault that is found only once the model is known.

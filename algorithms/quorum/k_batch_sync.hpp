@@ -1,13 +1,13 @@
-// K-batch-sync SGD: a server steps along any K gradients of its newest version, whoever sent them; each worker sends as
-// many as it likes. What is under way at the update is cancelled. With K = S, its batch size, this is Rennala SGD.
+// K-batch-sync SGD: a server steps along any K gradients of its newest version; each worker may send several. Gradients
+// in progress at the update are cancelled. With K = S, Rennala SGD's batch size, this is Rennala SGD.
 // Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race"; Tyurin and Richtarik 2023 (Rennala SGD).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N models down, and K gradients or more up, P floats each.
 // Differs: a gradient that was sent before the update and arrives after it is dropped. All workers compute, even if
 //          K < N. Rennala's code then simulates only the K workers that finish first. That gives the same gradients,
-//          because no other worker finishes before the K-th. Workers send each gradient by itself, not a sum.
-//          Nothing holds workers back: where a server's own link carries fewer gradients than they compute, those of
-//          old versions queue up before it, each step waits for more of them than the last, and the run ends as failed.
+//          because no other worker finishes before the K-th. Workers send each gradient separately, not a sum.
+//          Nothing makes workers wait: if they compute more gradients than the server's link carries, gradients of old
+//          versions queue up before the server, each step waits for more than the last, and the run ends as failed.
 // Checks:  K = N and equal workers equal synchronous SGD bit for bit; under exponential times of mean mu a step takes
 //          K mu / N; constant times t_i: the first t at which the floor(t / t_i) add up to K.
 #pragma once

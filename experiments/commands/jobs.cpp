@@ -313,7 +313,7 @@ void check_side_by_side(const CommandLine& line, bool under_mpi) {
     throw ConfigurationFault("--no-wait cannot be combined with --jobs, which waits for its processes");
   if (!options.waits && launched_by_mpi())
     throw ConfigurationFault(
-        "--no-wait cannot be used with a launcher: it waits for all processes, or ends them when the first one ends");
+        "--no-wait cannot be used with a launcher, which waits for all processes, or ends them with the first one");
   if (line.options.retries > 0 && under_mpi && line.options.cluster == ClusterChoice::simulated)
     throw ConfigurationFault("--retry cannot be used if processes divide each run: leave it out, or add --share");
   if (line.options.retries > 0 && (under_mpi || line.options.cluster == ClusterChoice::mpi))

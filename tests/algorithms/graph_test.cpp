@@ -135,7 +135,7 @@ TEST(GossipGraph, SpectralGapsAreThoseOfTheClosedForms) {
   EXPECT_LT(one_peer_exponential(12)->spectral_gap(), 1);
 }
 
-// Compares with the same matrix, given link by link and evaluated by its powers.
+// Compares each graph's closed form with the same graph, given link by link and evaluated by powers of its matrix.
 TEST(GossipGraph, WavesHaveTheEigenvaluesOfTheMatrix) {
   for (const int workers : {2, 3, 5, 6, 8, 9, 12, 16})
     for (const GossipGraphPtr& graph : all_of(workers)) {

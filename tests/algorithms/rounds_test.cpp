@@ -200,7 +200,7 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
     reference::set_parameters(module, setup.objective->initial_parameters(0));
     module->train();
     torch::NoGradGuard no_grad;
-    // Each micro-batch updates the statistics from the step's begin, and the step's statistics are their mean.
+    // Each micro-batch updates the statistics of the step's start; the step's statistics are the mean of the results.
     std::vector<float> sum;
     const auto start = reference::buffers_of(module);
     for (int index = 0; index < 3; ++index) {

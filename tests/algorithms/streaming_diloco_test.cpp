@@ -476,7 +476,7 @@ TEST(StreamingRuns, EndTogetherUnderEveryBudget) {
         }
 }
 
-// A rule that depends on the rate gives a worker that the budget stops the same answer as the others.
+// If the period depends on the learning rate, a worker that the budget stops gets the same period as the others.
 TEST(StreamingRuns, EndTogetherWhereTheRateDecidesHowLongRoundsAre) {
   SimulatedRun setup{.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.9, 0.4})}};
   setup.learning_rate = std::make_shared<LearningRate>(

@@ -13,7 +13,7 @@ namespace {
 
 template <typename Record, typename Read>
 void check_read_back(const Record& record, const Read& read) {
-  // Read once, so that values which no program writes, such as both kinds of a claim, are left out.
+  // The first reading drops values that no program writes, such as a claim of two kinds.
   const auto read_once = read(to_json(record));
   must(read_once.has_value(), "what is written can be read");
   const std::string text = to_json(*read_once);

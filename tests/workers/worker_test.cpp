@@ -299,7 +299,7 @@ TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
   EXPECT_THAT(failure, testing::HasSubstr("step 0 (40 micro-batches) was restarted 100000 times"));
 }
 
-// Workers step along the previous step's gradients. A step takes 1 s, and their sum 0.5 s on the network.
+// Workers step along the previous step's gradients. A step takes 1 s, the all-reduce of gradients 0.5 s.
 TEST(Worker, ASumUnderWayCostsNothingWhileTheNextStepIsComputed) {
   const SimulatedRun setup{.budget = {.steps = 4}};
   const auto outcome = setup.run(Script([](Worker& worker) {

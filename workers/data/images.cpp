@@ -264,7 +264,7 @@ std::vector<std::int64_t> agreed_dimensions(const SplitFiles& files) {
   const auto images = read_idx_dimensions(files.images, 3);
   const auto labels = read_idx_dimensions(files.labels, 1);
   if (images[0] != labels[0])
-    reject(files.labels, fmt::format("{} labels for the {} images of {}; must be equally many", labels[0], images[0],
+    reject(files.labels, fmt::format("{} labels for {} images of {}; the numbers must be equal", labels[0], images[0],
                                      files.images.string()));
   return images;
 }

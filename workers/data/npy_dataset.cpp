@@ -268,7 +268,7 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
     data.labels = labels_in(files.y, data.y);
   }
   if (std::ssize(data.labels) != data.x.shape()[0])
-    reject(files.y, fmt::format("{} labels for the {} samples of {}; must be equally many", data.labels.size(),
+    reject(files.y, fmt::format("{} labels for {} samples of {}; the numbers must be equal", data.labels.size(),
                                 data.x.shape()[0], files.x.filename().string()));
   return data;
 }

@@ -462,7 +462,7 @@ class ForwardPass {
     return rows;
   }
 
-  // Normalisations of rows have parameters in single precision, and so need inputs of it, also under autocast.
+  // Normalisations of rows have single-precision parameters, so they need single-precision inputs, also under autocast.
   at::Tensor in_single_precision() const { return x_.scalar_type() == at::kBFloat16 ? x_.to(at::kFloat) : x_; }
 
   at::Tensor parameter(int index) const {

@@ -167,8 +167,8 @@ class NetworkModel {
   virtual Duration collective(const CollectiveCall& call) const = 0;
   virtual Duration message(const MessageCall& call) const = 0;
 
-  // Whether collectives and messages wait for each other on links. The costs above are the lengths of routes that have
-  // stages. Transfers whose routes have none never wait.
+  // Whether collectives and messages wait for each other on links. A transfer whose route has stages takes at least the
+  // time above. A transfer whose route has no stages takes this time and never waits.
   virtual bool has_shared_links() const { return false; }
   // Whether the experiment file has switched off waiting for links. Results then say so.
   virtual bool has_unshared_links() const { return false; }

@@ -63,7 +63,7 @@ class Executor {
   int threads() const { return static_cast<int>(pool_.size()); }
 
  private:
-  // The submitting thread waits for the end of `task` or, if it is null, for at most `outstanding` unfinished tasks.
+  // The submitting thread waits until `task` ends or, if it is null, until at most `outstanding` tasks are unfinished.
   struct Awaited {
     const Task* task = nullptr;
     std::size_t outstanding = 0;
