@@ -1,7 +1,7 @@
 """Kept results of a diagonal linear network with label noise agree with an independent simulation in NumPy.
 
 The simulation follows the description in workers/models/formulas.hpp and experiments/paper/qsr_label_noise.toml: eight
-workers of one sample, four methods, a rate of 0.01. It has other random numbers and other inputs than the kept runs, so
+workers of one sample, four methods, and its rates. It has other random numbers and other inputs than the kept runs, so
 means over seeds are compared: of the excess risk, and of the trace of the Hessian.
 """
 
@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-RATE, SEEDS = 0.01, 100
+SEEDS = 100
 LABEL_NOISE, START, ACTIVE = 0.5, 0.6, 2  # defaults of the model "diagonal-linear"
 
 
-def simulated(period, steps, workers, dimension, inputs, random):
+def simulated(rate, period, steps, workers, dimension, inputs, random):
     """Returns the excess risk and the trace of the Hessian of each seed's last model."""
     x = random.standard_normal((SEEDS, inputs, dimension)).astype(np.float32)
     truth = np.zeros(dimension, np.float32)
@@ -30,7 +30,7 @@ def simulated(period, steps, workers, dimension, inputs, random):
         drawn = x[every_seed, random.integers(inputs, size=(SEEDS, workers))]
         noise = LABEL_NOISE * random.choice(np.array([-1, 1], np.float32), size=(SEEDS, workers))
         error = np.einsum("swd,swd->sw", drawn, u * u - v * v - truth) + noise
-        slope = 2 * RATE * error[:, :, None] * drawn
+        slope = 2 * rate * error[:, :, None] * drawn
         u, v = u - slope * u, v + slope * v
         if (step + 1) % period == 0 or step + 1 == steps:
             u[:] = u.mean(axis=1, keepdims=True)
@@ -46,22 +46,24 @@ class DiagonalNetwork(unittest.TestCase):
         with open(ROOT / "experiments/paper/qsr_label_noise.toml", "rb") as file:
             experiment = tomllib.load(file)
         model, workers = experiment["models"]["diagonal-linear"], experiment["cluster"]["workers"]
-        steps = experiment["sweep"]["budget.steps"][experiment["sweep"]["training.learning_rate.peak"].index(RATE)]
+        sweep = experiment["sweep"]
         with open(ROOT / "results/paper/paper-qsr-label-noise/runs.csv", newline="") as lines:
-            rows = [row for row in csv.DictReader(lines) if float(row["training.learning_rate.peak"]) == RATE]
+            rows = list(csv.DictReader(lines))
         random = np.random.default_rng(1)
-        for method in experiment["methods"]:
-            rule = method.get("period", {"rule": "constant", "steps": 1})
-            period = rule.get("steps") or int((rule["coefficient"] / RATE) ** rule["power"] + 1e-9)
-            measures = simulated(period, steps, workers, model["dimension"], model["inputs"], random)
-            for name, values in zip(("final_test_loss", "final_hessian_trace"), measures):
-                kept = np.array([float(row[name]) for row in rows if row["method"] == method["label"]])
-                self.assertGreater(len(kept), 5)
-                deviation = math.hypot(kept.std(ddof=1) / math.sqrt(len(kept)),
-                                       values.std(ddof=1) / math.sqrt(SEEDS))
-                print(f"{method['label']:13} H = {period:2} {name:19} kept {kept.mean():.3f}, simulated "
-                      f"{values.mean():.3f}, standard error of the difference {deviation:.3f}")
-                self.assertLess(abs(kept.mean() - values.mean()), 3 * deviation)
+        for rate, steps in zip(sweep["training.learning_rate.peak"], sweep["budget.steps"], strict=True):
+            for method in experiment["methods"]:
+                rule = method.get("period", {"rule": "constant", "steps": 1})
+                period = rule.get("steps") or int((rule["coefficient"] / rate) ** rule["power"] + 1e-9)
+                measures = simulated(rate, period, steps, workers, model["dimension"], model["inputs"], random)
+                for name, values in zip(("final_test_loss", "final_hessian_trace"), measures):
+                    kept = np.array([float(row[name]) for row in rows if row["method"] == method["label"] and
+                                     float(row["training.learning_rate.peak"]) == rate])
+                    self.assertGreater(len(kept), 5)
+                    deviation = math.hypot(kept.std(ddof=1) / math.sqrt(len(kept)),
+                                           values.std(ddof=1) / math.sqrt(SEEDS))
+                    print(f"{rate:5} {method['label']:13} H = {period:3} {name:19} kept {kept.mean():.3f}, simulated "
+                          f"{values.mean():.3f}, standard error of the difference {deviation:.3f}")
+                    self.assertLess(abs(kept.mean() - values.mean()), 3 * deviation)
 
 
 if __name__ == "__main__":

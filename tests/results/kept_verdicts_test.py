@@ -274,7 +274,9 @@ class KeptVerdicts(unittest.TestCase):
                     with self.subTest(experiment=file.parent.name, claim=claim["sentence"], point=point["label"]):
                         self.check(claim, point, values)
         self.assertGreater(points, 200)
-        self.assertLess(len(untold), 5, untold)
+        # No run with 0.06 s reached the target, so this claim has no points.
+        self.assertEqual(untold, ["Sums divided by the number computed: 0.14 s takes 0.832 of the time that 0.06 s "
+                                  "takes, within 8 points"])
 
     def check(self, claim, point, values):
         criterion = criterion_of(claim)
