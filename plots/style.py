@@ -21,7 +21,10 @@ MOST_NAMED = 8  # most characters that a message names
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow (too pale for lines).
 ALGORITHMS = {"sync-sgd": "#000000", "dropcompute": "#D55E00", "backup-workers": "#0072B2", "local-sgd": "#009E73"}
 OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
-FURTHER = ["#882255", "#999933", "#332288", "#8C510A"]  # Paul Tol's wine, olive and indigo, and brown: for many methods
+# For many methods: Paul Tol's wine, olive and indigo, then brown, violet, dark teal and deep red. Any two colours differ
+# for colour-blind readers, too, except TWINS, which have different lines and markers unless there are very many methods.
+FURTHER = ["#882255", "#999933", "#332288", "#8C510A", "#8B5CF6", "#01665E", "#A50026"]
+TWINS = {"#882255": "#01665E", "#01665E": "#882255"}
 # Dashes and markers distinguish lines on pages without colours.
 DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2))]
 MARKERS = "osD^vPX<>p"
@@ -119,7 +122,8 @@ def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
     for label in methods:
         if label not in colours:
             alike = [colours[other] for other in colours if looks_alike(places[label], places[other])]
-            colours[label] = next_colour(list(colours.values()), alike)
+            twins = [TWINS[colour] for colour in alike if colour in TWINS]
+            colours[label] = next_colour(list(colours.values()), alike, twins)
     styles = {}
     for label in algorithms:
         place = places[label.removesuffix(MPI)]
@@ -133,12 +137,12 @@ def looks_alike(place: int, other: int) -> bool:
     return (place - other) % len(DASHES) == 0 or (place - other) % len(MARKERS) == 0
 
 
-def next_colour(given: list[str], alike: list[str]) -> str:
-    """The least used colour of the palette, except those in `alike`: the colours of methods with the same line or
-    marker."""
+def next_colour(given: list[str], alike: list[str], twins: list[str]) -> str:
+    """The least used colour of the palette, except those in `alike`, the colours of methods with the same line or
+    marker, and, if possible, except their `twins`."""
     palette = [*OTHERS, *ALGORITHMS.values(), *FURTHER]
     free = [colour for colour in palette if colour not in alike] or palette
-    return min(free, key=given.count)
+    return min(free, key=lambda colour: (given.count(colour), colour in twins))
 
 
 def marked_here_and_there(look: dict) -> dict:
@@ -225,7 +229,7 @@ def title(figure, heading: str, subtitle: str) -> None:
     """Writes heading and subtitle above the panels, in smaller letters if they are too wide. A subtitle whose letters
     would be too small to read gets two lines."""
     height = figure.get_figheight()
-    smallest = 8
+    smallest = 9.5
 
     def fit(line, size: float) -> float:
         line.set_fontsize(size)

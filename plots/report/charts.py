@@ -14,7 +14,8 @@ from plots.sweeps import (Line, Sweep, along_axis, find_sweeps, is_spaced_by_fac
 from plots.timeline import ACTIVITIES, WORDS, Panel, recorded_panels, seconds_of, share_text, window_s
 
 DARK = {"#000000": "#e8e8e4", "#0072B2": "#4aa3df", "#333333": "#8d949e", "#E2E2E2": "#4a5058",
-        "#882255": "#c7609a", "#332288": "#8f83dd", "#8C510A": "#c98b48"}
+        "#882255": "#c7609a", "#332288": "#8f83dd", "#8C510A": "#c98b48", "#01665E": "#4fb3a6",
+        "#A50026": "#e0566f"}
 SYMBOLS = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "d": "diamond-tall",
            "P": "cross", "X": "x", "x": "x", "*": "star", "<": "triangle-left", ">": "triangle-right", "p": "pentagon",
            "h": "hexagon"}
