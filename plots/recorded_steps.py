@@ -11,6 +11,7 @@ import numpy as np
 
 from plots.comparison import Method, group_methods
 from plots.runs import ResultsFault, Run, read_table, read_tables, runs_below
+from plots.sheet import write_png
 
 TWO_CLOCKS = "two clocks"  # label of the method that simulates the recorded run
 SHOWN_S = 6, 12  # seconds that are shown; longer steps, such as a first step that compiles, are cut off
@@ -105,7 +106,7 @@ def main(arguments: list[str]) -> int:
             read_tables(run)
         methods = group_methods(runs)
         figure = step_figure(methods, read_table(log, ["iteration", "step_time_s"]), noise)
-        figure.savefig(picture, dpi=110)
+        write_png(figure, picture, dpi=110)
     except ResultsFault as fault:
         print(f"plot: {fault}", file=sys.stderr)
         return 2
