@@ -103,6 +103,26 @@ def published(claim: dict) -> Published | None:
                      printable(paper.get("source", "")))
 
 
+@dataclass(frozen=True)
+class Expected:
+    """The range in which a theory has a measure of a method, by a claim."""
+
+    method: str
+    measure: str
+    where: dict[str, str]  # values of swept keys
+    low: float  # in the measure's own unit
+    high: float
+
+
+def expected_by_theory(claims: list[dict]) -> list[Expected]:
+    """The ranges of all claims of theory about a measure itself, with two bounds."""
+    return [Expected(printable(claim["method"]), claim["measure"],
+                     {key: str(where) for key, where in (claim.get("where") or {}).items()},
+                     *map(float, claim["criterion"]["within"]))
+            for claim in claims if claim.get("class") == "theory" and claim.get("as") == "value" and "within" in claim["criterion"]
+            and not claim.get("order") and not claim.get("over")]
+
+
 def claimed_value(claim: dict) -> float | None:
     """The published number in the unit of the claimed measure; None if the claim has none."""
     value = (claim.get("paper") or {}).get("value")

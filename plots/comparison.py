@@ -11,7 +11,9 @@ from plots.terminal import printable
 RATE = re.compile(r"[0-9.]+ [kMGT]?(bit|B|bytes)/s")
 BANDWIDTH = "bandwidth_bytes_per_s"
 SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-SAY_LITTLE = {"peak", "final", "minimum", "coefficient", "power"}  # unclear without the key's table
+# Last parts of keys that are unclear without the key's table: "peak learning rate", "coefficient of the period".
+BEFORE_TABLE, OF_TABLE = {"peak", "final", "minimum"}, {"coefficient", "power"}
+SECTIONS = {"training", "cluster", "network", "budget", "evaluation"}  # tables whose names add nothing to a key
 
 MPI = " (MPI)"  # at the end of the label of a method that ran under MPI
 BASELINE = "sync-sgd"
@@ -85,7 +87,7 @@ def bits_per_s(value: str) -> str:
 def in_words(point: dict[str, str], between: str = ", ") -> str:
     """A point for titles: {"x.threshold_s": "12 to 26", "y.bandwidth_bytes_per_s": "10 Gbit/s"} as "threshold = 12 to 26 s,
     10 Gbit/s"."""
-    return printable(between.join(alone(key, value) or worded(key.rsplit(".", 1)[-1], value)
+    return printable(between.join(alone(key, value) or worded(key_name(key), value)
                                   for key, value in point.items()))
 
 
@@ -122,11 +124,20 @@ def is_number(text: str) -> bool:
 
 def key_label(key: str) -> str:
     """The last part of the key in words, with its unit in brackets."""
-    *parents, last = printable(key).split(".")
-    words = f"{parents[-1]}: {last}" if parents and last in SAY_LITTLE else last
+    words = key_name(printable(key))
     words = re.sub(r"_(bytes)?_?per_s$", lambda found: f" ({found[1] or '1'}/s)", words)
     words = re.sub(r"_s$", " (s)", words)
     return words.replace("_", " ").replace("micro batch", "micro-batch")
+
+
+def key_name(key: str) -> str:
+    """The last part of the key, with its table's name if it is unclear without."""
+    *parents, last = key.split(".")
+    if not parents or parents[-1] in SECTIONS or parents[-1].isdigit():
+        return last
+    if last in BEFORE_TABLE:
+        return f"{last} {parents[-1]}"
+    return f"{last} of the {parents[-1]}" if last in OF_TABLE else last
 
 
 def is_same_value(one: str, other: str) -> bool:

@@ -3,20 +3,26 @@
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from plots import style
 from plots.comparison import Comparison, Method, described, panel_name
-from plots.numbers import typeset_number
-from plots.sheet import Place, Sheet, shared_out
+from plots.numbers import ACCURACY, LOSS, typeset_number
+from plots.sheet import Place, Sheet, crowded, shared_out
 
 # If a few methods are far from the others, a common range would let the others overlap. Up to a share MOST_BEYOND of
 # all methods may leave the panel, if the others then cover less than the share CROWDED of the whole range.
 CROWDED, MOST_BEYOND = 0.4, 0.25
 WIDTH = 3.5  # width of a panel in inches
+NARROW = 2.6  # its width if there are three or more beside each other: a page shows them at about 1,000 pixels
 LEFT = 0.9  # inches left of the first panel, enough for a loss of four digits
 FEWEST_EVALUATIONS = 3  # fewest evaluations of a curve: a straight line from first to last shows nothing
 ACROSS = 3  # most panels side by side on a screen
+# Samples repeat steps if nearly all methods, at least the share ALIKE, have the same number of samples per step, up to
+# the share NEARLY.
+ALIKE, NEARLY = 0.8, 0.3
+DECADE = 10  # bytes have a logarithmic axis if some method sends so many times as much as another
+SHOWN_OF_CURVE = 0.05  # a logarithmic axis begins where this share of some method's curve is passed
 
 
 @dataclass
@@ -94,7 +100,7 @@ class Horizontal:
 
 
 HORIZONTALS = {"steps": Horizontal("step", "optimizer steps"), "samples": Horizontal("samples", "samples in the model"),
-               "time": Horizontal("time_s", "time"), "bytes": Horizontal("communicated_bytes", "sent by all")}
+               "time": Horizontal("time_s", "time"), "bytes": Horizontal("communicated_bytes", "data sent in total")}
 
 
 @dataclass
@@ -106,27 +112,34 @@ class Row:
     target_key: str
     rising: bool
     percent: bool
+    measure: str  # of the last model, as in claims
 
 
-ROWS = [Row("test_accuracy", "test accuracy", "target_accuracy", rising=True, percent=True),
-        Row("test_loss", "test loss", "target_loss", rising=False, percent=False)]
+ROWS = [Row("test_accuracy", "test accuracy", "target_accuracy", rising=True, percent=True, measure=ACCURACY.measure),
+        Row("test_loss", "test loss", "target_loss", rising=False, percent=False, measure=LOSS.measure)]
 
 
 def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
-                  axes: tuple[str, ...] = tuple(HORIZONTALS)):
-    """The figure; None if no method has an evaluated model. `looks`: by label; `axes`: names in HORIZONTALS."""
+                  axes: tuple[str, ...] | None = None, measures: tuple[str, ...] = ()):
+    """The figure; None if no method has an evaluated model. `looks`: by label; `axes`: names in HORIZONTALS; None: all
+    that do not repeat each other, in the order of best_order(); `measures`: those of the rows to draw; empty: all."""
     styles = {method.name: looks[method.label] for method in methods}
-    horizontals = present(methods, axes)
+    horizontals = present(methods, axes or tuple(HORIZONTALS))
+    if axes is None:
+        horizontals = best_order(methods, without_repetition(methods, horizontals))
     rows = []
     for row in ROWS:
+        if measures and row.measure not in measures:
+            continue
         curves = [{method.name: curve for method in methods if (curve := method_curve(method, along.column, row.column))}
                   for along in horizontals]
         if curves and curves[0]:
             rows.append((row, curves))
     if not rows:
         return None
-    last = [Place(list(styles), width=WIDTH, left=0.1)]
-    first, between = Place(width=WIDTH, left=LEFT), [Place(width=WIDTH, left=0.1) for _ in horizontals[2:]]
+    width = WIDTH if len(horizontals) < ACROSS else NARROW
+    last = [Place(list(styles), width=width, left=0.1)]
+    first, between = Place(width=width, left=LEFT), [Place(width=width, left=0.1) for _ in horizontals[2:]]
     alone = [Place(list(styles), width=1.6 * WIDTH, left=LEFT)]
     sheet = Sheet([[first, *between, *last] if len(horizontals) > 1 else alone for _ in rows], heading, subtitle,
                   entitled=False)
@@ -139,7 +152,8 @@ def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
             longest = max((curve.x[-1] for curve in lines.values()), default=0)
             scale, label = along.scale(longest)
             mark_beyond(panel, lines, styles, scale, row.percent)
-            draw_curves(panel, lines, styles, scale, label if row is rows[-1][0] or style.page.is_column else "")
+            draw_curves(panel, lines, styles, scale, label if row is rows[-1][0] or style.page.is_column else "",
+                        spans_decades(along, lines))
             if target is not None:
                 panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
                 dots |= mark_target(panel, reached(methods, along), styles, target, scale)
@@ -178,7 +192,7 @@ def curve_panels(comparisons: list[Comparison], looks: dict[str, dict], heading:
         limit_values([panel], [lines], row, target)
         scale, label = along.scale(max(curve.x[-1] for curve in lines.values()))
         mark_beyond(panel, lines, looks, scale, row.percent)
-        draw_curves(panel, lines, looks, scale, label)
+        draw_curves(panel, lines, looks, scale, label, spans_decades(along, lines))
         if target is not None:
             panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
             places = {method.label: x for method in comparison.methods
@@ -199,6 +213,36 @@ def present(methods: list[Method], names: tuple[str, ...]) -> list[Horizontal]:
     return [HORIZONTALS[name] for name in names
             if any((run.metrics[HORIZONTALS[name].column] > 0).any() for method in methods for run in method.runs)
             or name == "steps"]
+
+
+def without_repetition(methods: list[Method], horizontals: list[Horizontal]) -> list[Horizontal]:
+    """The axes without samples, if these show the same as steps."""
+    steps, samples = HORIZONTALS["steps"], HORIZONTALS["samples"]
+    per_step = [last_value(method, samples) / last for method in methods if (last := last_value(method, steps)) > 0]
+    alike = [value for value in per_step if abs(value - np.median(per_step)) <= NEARLY * np.median(per_step)]
+    repeats = steps in horizontals and len(alike) >= ALIKE * len(per_step)
+    return [along for along in horizontals if along is not samples or not repeats]
+
+
+def best_order(methods: list[Method], horizontals: list[Horizontal]) -> list[Horizontal]:
+    """The axes, with the one along which the lines end closest to each other as the last: their names stand there."""
+    def together(along: Horizontal) -> float:
+        ends = [last_value(method, along) for method in methods]
+        return float(np.mean(ends)) / max(max(ends), 1e-300)
+
+    last = max(horizontals, key=together)
+    return [*(along for along in horizontals if along is not last), last]
+
+
+def last_value(method: Method, along: Horizontal) -> float:
+    """The largest value that a run of the method has along the axis."""
+    return max((float(run.metrics[along.column].max()) for run in method.runs if len(run.metrics)), default=0.0)
+
+
+def spans_decades(along: Horizontal, lines: dict[str, Curve]) -> bool:
+    """Whether the axis should be logarithmic: only that of bytes, which may differ between methods by powers of ten."""
+    ends = [curve.x[-1] for curve in lines.values()]
+    return along is HORIZONTALS["bytes"] and min(ends) > 0 and max(ends) >= DECADE * min(ends)
 
 
 def at_target(method: Method, column: str) -> float | None:
@@ -226,13 +270,37 @@ def reached(methods: list[Method], along: Horizontal) -> dict[str, float]:
     return {method.name: mean for method in methods if (mean := at_target(method, along.column)) is not None}
 
 
-def draw_curves(panel, lines: dict[str, Curve], styles, scale: float, label: str) -> None:
+def draw_curves(panel, lines: dict[str, Curve], styles, scale: float, label: str, logarithmic: bool = False) -> None:
     faint = 0.16 * min(1, 6 / max(1, len(lines)))  # many bands would hide the lines
+    longest = max((curve.x[-1] for curve in lines.values()), default=0) / scale
+    if logarithmic:
+        set_logarithmic_axis(panel, min(beginning(curve) for curve in lines.values()) / scale, longest, label)
+    else:
+        set_axis(panel, longest, label)
     for name, curve in lines.items():
-        x = curve.x / scale
-        panel.fill_between(x, curve.low, curve.high, color=styles[name]["color"], alpha=faint, linewidth=0)
-        panel.plot(x, curve.mean, **(style.marked_here_and_there(styles[name]) if len(x) > 1 else styles[name]), gid="method")
-    set_axis(panel, max((curve.x[-1] for curve in lines.values()), default=0) / scale, label)
+        shown = curve.x > 0 if logarithmic else curve.x >= 0
+        x, mean = curve.x[shown] / scale, curve.mean[shown]
+        panel.fill_between(x, curve.low[shown], curve.high[shown], color=styles[name]["color"], alpha=faint, linewidth=0)
+        panel.plot(x, mean, **(style.marked_here_and_there(styles[name]) if len(x) > 1 else styles[name]), gid="method")
+
+
+def beginning(curve: Curve) -> float:
+    """Where a logarithmic axis should begin for this curve."""
+    return float(max(curve.x[curve.x > 0][0], SHOWN_OF_CURVE * curve.x[-1]))
+
+
+def set_logarithmic_axis(panel, least: float, most: float, label: str) -> None:
+    panel.set_xscale("log")
+    panel.set_xlim(0.9 * least, 1.1 * most)
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_major_formatter(style.SHORT)
+    powers = range(int(np.floor(np.log10(least))) - 1, int(np.ceil(np.log10(most))) + 1)
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**power for power in powers for digit in digits]
+        panel.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if 0.9 * least <= tick <= 1.1 * most]))
+        if not crowded(panel):
+            break
+    panel.set_xlabel(f"{label}, logarithmic" if label else "")
 
 
 def set_axis(panel, longest: float, label: str) -> None:
@@ -258,8 +326,8 @@ def mark_beyond(panel, lines: dict[str, Curve], styles, scale: float, percent: b
 
 def mark_target(panel, places: dict[str, float], styles, target: float, scale: float) -> bool:
     """Draws a hollow marker per method, on the target's line; returns whether there are any."""
-    end = panel.get_xlim()[1]
-    panel.set_xlim(0, max([end, *(1.02 * x / scale for x in places.values())]))
+    begin, end = panel.get_xlim()
+    panel.set_xlim(begin, max([end, *(1.02 * x / scale for x in places.values())]))
     for name, x in places.items():
         panel.plot(x / scale, target, styles[name].get("marker", "o"), color="none", markersize=1.5 * style.page.marker,
                    markeredgecolor=styles[name]["color"], markeredgewidth=1.5, zorder=5, gid="target")

@@ -10,7 +10,7 @@ from plots.claims import Published, claims_figure, claims_of, published_in
 from plots.comparison import (Comparison, as_words, bars_described, experiments_among, heading, in_common, in_words,
                               is_same_value, panel_name, subtitle)
 from plots.curves import ROWS, curve_panels, curves_figure, method_curve
-from plots.final_results import bars_figure, pareto_figure, pareto_panels, ranking_figure, speed_panels
+from plots.final_results import COSTS, bars_figure, pareto_figure, pareto_panels, ranking_figure, speed_panels
 from plots.heat import Grid, find_grids, heat_figure
 from plots.numbers import END_TIME, SPEED, STEP_TIME
 from plots.recordings import arrivals_figure, kept_figure, lengths_figure, measurements_figure
@@ -134,12 +134,14 @@ def file_name(*parts: str) -> str:
 
 
 class Drawing:
-    """Draws planned figures. `axes`: axes of curves and Pareto fronts; `axes_side_by_side`: axes if the curves of
-    several comparisons are side by side."""
+    """Draws planned figures. `axes`: axes of curves and Pareto fronts; None: those that tell most;
+    `axes_side_by_side`: axes if the curves of several comparisons are side by side; `measures`: measures of panels;
+    empty: those that tell most."""
 
-    def __init__(self, comparisons: list[Comparison], axes: tuple[str, ...], axes_side_by_side: tuple[str, ...], every_formula: bool):
+    def __init__(self, comparisons: list[Comparison], axes: tuple[str, ...] | None, axes_side_by_side: tuple[str, ...],
+                 every_formula: bool, measures: tuple[str, ...] = ()):
         self.comparisons, self.axes, self.axes_side_by_side = comparisons, axes, axes_side_by_side
-        self.every_formula = every_formula
+        self.every_formula, self.measures = every_formula, measures
         self.claims = claims_of(comparisons)
         self.published = published_in(self.claims)
         self.looks = {experiment: looks_of([comparison for comparison in comparisons if comparison.experiment == experiment])
@@ -152,7 +154,7 @@ class Drawing:
             return claims_figure(self.claims[shown.experiment], heading(shown), shown.experiment)
         if planned.kind == "sweep":
             return sweep_figure(shown, self.looks_of_lines(shown), self.every_formula,
-                                self.published[shown.experiment], self.claims[shown.experiment])
+                                self.published[shown.experiment], self.claims[shown.experiment], self.measures)
         if planned.kind == "sweeps":
             return sweeps_figure(shown, looks_of_sweeps(shown), self.published)
         if planned.kind == "heat":
@@ -162,12 +164,13 @@ class Drawing:
         about = (shown.methods, self.looks[shown.experiment], heading(shown),
                  subtitle(shown, in_words(shown.point)))
         if planned.kind == "curves":
-            return curves_figure(*about, self.axes)
+            return curves_figure(*about, self.axes, self.measures)
         if planned.kind == "pareto":
-            return pareto_figure(*about, self.axes)
+            return pareto_figure(*about, self.axes or tuple(COSTS))
         if planned.kind == "bars":
             return bars_figure(*about, [one for one in self.published[shown.experiment]
-                                        if all(is_same_value(shown.point.get(key, ""), value) for key, value in one.where.items())])
+                                        if all(is_same_value(shown.point.get(key, ""), value) for key, value in one.where.items())],
+                               self.measures)
         if planned.kind == "distributions":
             return distributions_figure(*about, variant_beside(shown, self.comparisons))
         return SIMPLE[planned.kind](*about)
@@ -175,7 +178,7 @@ class Drawing:
     def draw_side_by_side(self, kind: str, shown: list[Comparison]):
         name = "What differs between experiments" if mixed(shown) else heading(shown[0])
         if kind == "paretos":
-            return pareto_panels(shown, looks_of(shown), name, self.axes)
+            return pareto_panels(shown, looks_of(shown), name, self.axes or tuple(COSTS))
         if kind == "rankings":
             return ranking_figure(shown, looks_of(shown), name)
         claims, published = ([one for experiment in experiments_among(shown) for one in by_experiment[experiment]]

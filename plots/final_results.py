@@ -11,7 +11,7 @@ from plots import style
 from plots.claims import LOOK, Published, paper_legend
 from plots.comparison import Comparison, Method, bars_described, described, panel_name, without_band
 from plots.curves import ACROSS, CROWDED, MOST_BEYOND
-from plots.numbers import (ACCURACY, BYTES, DROPPED, END_TIME, LOSS, SPEED, STEP_TIME, TIME_TO_TARGET, Quantity,
+from plots.numbers import (ACCURACY, BYTES, DROPPED, END_TIME, KNOWN, LOSS, SPEED, STEP_TIME, TIME_TO_TARGET, Quantity,
                            mean_and_half, means, typeset_number, values_of)
 from plots.sheet import Place, Sheet, shared_out
 
@@ -25,10 +25,12 @@ UNITS = {"(s)": style.time_unit, "(bytes)": style.byte_unit}
 FEWEST_RANKED = 3  # fewest methods of a ranking: for two methods, curves are enough
 RANK = 0.27  # height of a ranking's row in inches
 
-COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
+COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "data sent in total", style.byte_unit)}
 BUDGETS = {"time": "seconds", "bytes": "bytes"}  # a budget of this kind gives all runs the same cost
-SIGNS = "  ·  rings: the Pareto front, which no method beats, by seed; bars: 95 % interval of a mean; grey line, if any: neighbours differ"
-SIGNS_OF_ONE = "  ·  grey line and rings: the Pareto front"
+SIGNS = "  ·  rings: no method is cheaper or better without being worse in the other, by seed (Pareto front); bars: 95 % interval of a mean"
+SIGNS_OF_ONE = "  ·  rings: no method is cheaper or better without being worse in the other (Pareto front)"
+JOINED = "; grey line: the method at its dearer end is better, by 95 % intervals"
+JOINED_OF_ONE = "; grey line: joins them"
 BEYOND = "; arrows: beyond the axis, with the value"
 HIDDEN = 0.7  # marks hide each other if their distance is less than this share of their size
 NUMBER = 0.2  # width of a point with its number, as a share of the panel's width
@@ -37,9 +39,11 @@ Seeds = dict[int, float]  # a value for each seed
 
 
 def bars_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
-                published: list[Published] = ()):
-    """The figure of bars; None if there is only one method, or all values are 0. `looks`: by label."""
-    quantities = [(quantity, values) for quantity in (WITH_MODEL if has_accuracy(methods) else WITHOUT)
+                published: list[Published] = (), measures: tuple[str, ...] = ()):
+    """The figure of bars; None if there is only one method, or all values are 0. `looks`: by label; `measures`: those
+    to draw; empty: those that tell most."""
+    chosen = [KNOWN[measure] for measure in measures if measure in KNOWN] or (WITH_MODEL if has_accuracy(methods) else WITHOUT)
+    quantities = [(quantity, values) for quantity in chosen
                   if any(map(any, (values := values_of(methods, quantity)).values()))]
     if not quantities or len(methods) < 2:
         return None
@@ -206,12 +210,13 @@ def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
         return None
     styles = {method.name: looks[method.label] for method in methods}
     sheet = Sheet([[Place(list(styles) if name == panels[-1] else [], width=5.0, height=3.7) for name in panels]],
-                  heading, without_band(subtitle) + signs([methods], gain))
+                  heading, without_band(subtitle))
     for panel, name in zip(sheet.panels, panels):
         ends = draw_front(panel, methods, styles, gain, *COSTS[name])
         sheet.entitle(panel, f"{gain.title} against {'time' if name == 'time' else 'bytes'}")
         if name == panels[-1]:
             sheet.name_lines(panel, ends, without_lines(styles))
+    sheet.subtitle += signs(sheet, [methods], gain)
     return sheet.finish()
 
 
@@ -225,7 +230,7 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
     names = list(dict.fromkeys(method.label for one in comparisons for method in one.methods))
     rows = [[(name, one) for one in line] for name in shown for line in shared_out(comparisons, ACROSS)]
     sheet = Sheet([[Place(names if cell is line[-1] else [], width=3.6, height=2.6) for cell in line] for line in rows], heading,
-                  without_band(described(comparisons)) + signs([one.methods for one in comparisons], gain))
+                  without_band(described(comparisons)))
     for panel, (name, one, is_last) in zip(sheet.panels, [(*cell, cell is line[-1]) for line in rows for cell in line]):
         ends = draw_front(panel, one.methods, {method.name: looks[method.label] for method in one.methods}, gain, *COSTS[name])
         sheet.entitle(panel, panel_name(one, comparisons))
@@ -233,13 +238,17 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
         if is_last:
             sheet.name_lines(panel, {method.label: ends[method.name] for method in one.methods if method.name in ends},
                              without_lines(looks))
+    sheet.subtitle += signs(sheet, [one.methods for one in comparisons], gain)
     return sheet.finish()
 
 
-def signs(panels: list[list[Method]], gain: Quantity) -> str:
+def signs(sheet: Sheet, panels: list[list[Method]], gain: Quantity) -> str:
+    """The meaning of the marks that the sheet's panels have."""
     several = any(len(method.runs) > 1 for methods in panels for method in methods)
     has_outliers = any(beyond_the_axis(means(methods, gain), gain is ACCURACY, halves_of(methods, gain)) for methods in panels)
-    return (SIGNS if several else SIGNS_OF_ONE) + BEYOND * has_outliers
+    is_joined = any(line.get_gid() == "front" for panel in sheet.panels for line in panel.lines)
+    joined = JOINED if several else JOINED_OF_ONE
+    return (SIGNS if several else SIGNS_OF_ONE) + joined * is_joined + BEYOND * has_outliers
 
 
 def without_lines(looks: dict[str, dict]) -> dict[str, dict]:

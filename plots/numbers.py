@@ -175,20 +175,43 @@ ACCURACY = Quantity("Final test accuracy (%)", "final_test_accuracy",
 LOSS = Quantity("Final test loss", "final_test_loss", lambda run: number(run.summary.get("final_test_loss")), best=min)
 TIME_TO_TARGET = Quantity("Time to target (s)", "time_to_target_s",
                           lambda run: number((run.summary.get("time_to_target") or {}).get("time_s")), best=min)
-BYTES = Quantity("Sent by all (bytes)", "communicated_bytes", lambda run: number(run.summary.get("communicated_bytes")))
+BYTES = Quantity("Data sent in total (bytes)", "communicated_bytes", lambda run: number(run.summary.get("communicated_bytes")))
 END_TIME = Quantity("Time of the run (s)", "end_time_s", lambda run: number(run.summary.get("end_time_s")), best=min)
+
+
+KNOWN = {one.measure: one for one in (SPEED, SPEED_UP, STEP_TIME, DROPPED, ACCURACY, LOSS, TIME_TO_TARGET, BYTES, END_TIME)}
+OF_TARGET = {"steps_to_target": "step", "samples_to_target": "samples"}  # keys of a summary's time_to_target
+# Titles of measures whose names are not English.
+TITLES = {"largest_eigenvalue_fall": "Fall of sharpness (largest eigenvalue of the Hessian)",
+          "final_largest_eigenvalue": "Final sharpness (largest eigenvalue of the Hessian)",
+          "final_hessian_trace": "Final trace of the Hessian",
+          "hessian_trace_log_change": "Change of the logarithm of the Hessian's trace",
+          "longest_test_accuracy": "Test accuracy on the longest samples", "longest_kept_share": "Kept share of the longest samples",
+          "first_formula_over_step_time": "Time per step, by formula divided by simulated",
+          "first_formula_over_throughput": "Samples per second, by formula divided by simulated",
+          "mean_squared_gradient_norm": "Mean squared norm of the gradient", "rounds": "Synchronisations",
+          "largest_period": "Largest period (steps)"}
 
 
 def claimed_quantity(claim: dict) -> Quantity:
     """The quantity of a claim's measure. Its value is nan for a run whose summary lacks it."""
     measure, times = claim["measure"], float((claim.get("shown") or {}).get("times", 1))
-    of_target = {"steps_to_target": "step", "samples_to_target": "samples"}.get(measure)
+    of_target = OF_TARGET.get(measure)
 
     def value(run: Run) -> float:
         return times * number((run.summary.get("time_to_target") or {}).get(of_target) if of_target else run.summary.get(measure))
 
-    title = measure.removesuffix("_s").replace("_", " ").capitalize()
-    return Quantity(title + (" (%)" if times == 100 else ""), measure, value, times=times)
+    return Quantity(measure_title(measure) + (" (%)" if times == 100 else ""), measure, value, times=times)
+
+
+def measure_title(measure: str) -> str:
+    """A measure in words, with the unit of a time: "Steps to target", "Time to equal loss (s)"."""
+    if measure in TITLES:
+        return TITLES[measure]
+    is_rate = measure.endswith("_per_s")
+    title = (measure.replace("_per_s", "_per_second") if is_rate else measure.removesuffix("_s")).replace("_", " ")
+    title = title.replace("micro batch", "micro-batch").replace("hessian", "Hessian")
+    return title[:1].upper() + title[1:] + (" (s)" if measure.endswith("_s") and not is_rate else "")
 
 
 def best_of(points: dict[float, float], quantity: Quantity) -> float | None:

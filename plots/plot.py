@@ -28,7 +28,7 @@ NEEDS = {  # the data that each kind of figure needs
     "bars": "two methods", "pareto": "evaluations", "accounts": "steps", "distributions": "at least 50 steps"}
 KINDS = tuple(NEEDS)
 FORMATS, COLUMNS, AXES = ("pdf", "svg", "png"), ("single", "double"), ("steps", "samples", "time", "bytes")
-AXES_OF = {"screen": AXES, "double": ("steps", "time", "bytes"), "single": ("time", "bytes")}  # if --axis is not given
+AXES_OF = {"screen": None, "double": ("steps", "time", "bytes"), "single": ("time", "bytes")}  # if --axis is not given
 MOST_FIGURES = 100  # default of --limit; each figure takes about a second
 RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # lines of progress follow after this many, if there is no terminal
 SHOWN = 8  # most values or labels in a message
@@ -41,7 +41,8 @@ class Request:
     kinds: tuple[str, ...] = KINDS
     limit: int = MOST_FIGURES
     formats: tuple[str, ...] = ("png", "svg")
-    axes: tuple[str, ...] = AXES  # axes of curves and Pareto fronts
+    axes: tuple[str, ...] | None = None  # axes of curves and Pareto fronts; None: those that tell most
+    measures: tuple[str, ...] = ()  # measures of panels of sweeps, curves and bars; empty: those that tell most
     methods: tuple[str, ...] = ()  # labels; empty: all methods
     page: str = "screen"
     wanted: dict[str, str] = field(default_factory=dict)  # keys of configurations, with the values that runs must have
@@ -50,7 +51,7 @@ class Request:
     def axes_side_by_side(self) -> tuple[str, ...]:
         """The axes of curves of several comparisons: without --axis time alone, because each axis repeats all
         panels."""
-        return ("time",) if self.axes == AXES_OF[self.page] else self.axes
+        return ("time",) if self.axes in (None, AXES_OF[self.page]) else self.axes
 
 
 class Parser(ArgumentParser):
@@ -78,7 +79,10 @@ def read_request(arguments: list[str]) -> Request:
                         help=f"formats of the files: {', '.join(FORMATS)} [png,svg]")
     parser.add_argument("--axis", metavar="A,A", dest="axes", type=one_or_more(AXES),
                         help=f"horizontal axes of curves, in this order, and of fronts of final results: "
-                             f"{', '.join(AXES)} [all; with --column those for which there is room]")
+                             f"{', '.join(AXES)} [all that do not repeat another; with --column those for which there is room]")
+    parser.add_argument("--measure", metavar="M,M", dest="measures", action="append", type=labels, default=[],
+                        help="in figures of sweeps, curves and bars only the panels of these measures, named as in claims "
+                             "and in `syncopate table --measure`: --measure final_test_loss")
     parser.add_argument("--methods", metavar="M,M", action="append", type=labels, default=[],
                         help='only these methods, by their labels: --methods "synchronous SGD,DropCompute"; one whose '
                              "label has a comma in an option of its own, with a backslash before the comma")
@@ -90,7 +94,8 @@ def read_request(arguments: list[str]) -> Request:
     methods = tuple(dict.fromkeys(label for several in given.methods for label in several))
     page = given.column or "screen"
     return Request(given.directory, given.every_formula, tuple(given.kinds or KINDS), given.limit, given.formats,
-                   given.axes or AXES_OF[page], methods, page, dict(given.wanted))
+                   given.axes or AXES_OF[page], tuple(dict.fromkeys(name for several in given.measures for name in several)),
+                   methods, page, dict(given.wanted))
 
 
 def directory(text: str) -> Path:
@@ -163,6 +168,22 @@ def choose_methods(runs: list[Run], labels: tuple[str, ...]) -> list[Run]:
     return [run for run in runs if method_label(run) in labels] if labels else runs
 
 
+def check_measures(comparisons: list[Comparison], measures: tuple[str, ...]) -> None:
+    """Raises ResultsFault for a measure that no run has."""
+    if not measures:
+        return
+    from plots.numbers import KNOWN, OF_TARGET
+
+    numbers = {key for comparison in comparisons for run in comparison.runs for key, value in run.summary.items()
+               if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    there = sorted(numbers | {*KNOWN, *OF_TARGET})
+    for measure in measures:
+        if measure not in there:
+            near = get_close_matches(measure, there, 1)
+            raise ResultsFault(f"--measure {measure}: no run has that measure"
+                               + (f"; did you mean {near[0]}?" if near else "") + f"; found {and_more(there)}")
+
+
 def and_more(found: list[str]) -> str:
     """The first SHOWN texts, and the number of the others."""
     return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
@@ -192,6 +213,7 @@ def plot(request: Request) -> list[Path]:
 
         return write_json_figure(request.directory, request.formats, request.page)
     comparisons = choose(read_comparisons(request.directory, request.methods), request.wanted)
+    check_measures(comparisons, request.measures)
     from plots.figures import plan_figures  # importing it takes a second, so messages come first
 
     plan = plan_figures(comparisons, request.kinds, asked=set(request.kinds) != set(KINDS))
@@ -215,7 +237,7 @@ def draw_figures(plan: list, comparisons: list[Comparison], request: Request):
     use_page(request.page)
     if missing := use_fonts_for("".join(texts(comparisons))):
         say(without_font(missing))
-    drawing = Drawing(comparisons, request.axes, request.axes_side_by_side, request.every_formula)
+    drawing = Drawing(comparisons, request.axes, request.axes_side_by_side, request.every_formula, request.measures)
     for planned in followed(plan, "figures", FIGURES_PER_LINE):
         if (figure := drawing.draw(planned)) is not None:
             yield planned.name, figure

@@ -9,15 +9,15 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from plots import style
-from plots.claims import LOOK, Published
+from plots.claims import LOOK, Expected, Published, expected_by_theory
 from plots.comparison import (BANDWIDTH, BASELINE, RATE, SIZES, Comparison, Method, are_one_to_one, as_label, described, flat,
                               heading, in_order, in_words, is_number, is_same_value, key_label, method_label, panel_name,
                               seeds_text, settings, subtitle, value_text)
 from plots.curves import ACROSS
-from plots.numbers import (ACCURACY, BYTES, DROPPED, LOSS, SPEED, SPEED_OF_ONE, SPEED_UP, STEP_TIME, TIME_TO_TARGET, Quantity,
+from plots.numbers import (ACCURACY, BYTES, DROPPED, KNOWN, LOSS, SPEED, SPEED_OF_ONE, SPEED_UP, STEP_TIME, TIME_TO_TARGET, Quantity,
                            best_of, claimed_quantity, number, samples_per_s)
 from plots.runs import Run
-from plots.sheet import Place, Sheet, shared_out
+from plots.sheet import Place, Sheet, shared_out, wrapped
 from plots.terminal import printable
 
 FEWEST_POINTS = 3
@@ -26,6 +26,9 @@ THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0,
 MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the mark where a seed missed the target
 MISSED_ROW = 0.05  # height of a row of such marks, as a share of the panel's height
 ALIKE = 1e-4  # values that differ by less than this share count as one
+# The middle of the range in which a theory has the mean, by a claim.
+THEORY = {"linestyle": "none", "marker": "_", "color": style.INK, "markeredgecolor": style.INK, "markeredgewidth": 1.1, "zorder": 5}
+ALONE = 7.2, 3.9  # inches of a panel that is alone in its figure
 LEAST_ASSUMED = ""  # stands for the formula with the fewest assumptions, which may vary along the sweep
 
 
@@ -174,25 +177,33 @@ def follows_another(methods: list[Method], base: str, key: str) -> bool:
 
 
 def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = False, published: list[Published] = (),
-                 claims: list[dict] = ()):
-    """A panel per quantity, against the key's number. `looks`: by label. `every_formula`: draws all formulas of a
-    method, not only the one with the fewest assumptions. `published`: papers' numbers. `claims`: the experiment's
-    claims, whose measures get panels."""
+                 claims: list[dict] = (), measures: tuple[str, ...] = ()):
+    """A panel per quantity, against the key's number; None if there is none. `looks`: by label. `every_formula`: draws
+    all formulas of a method, not only the one with the fewest assumptions. `published`: papers' numbers. `claims`: the
+    experiment's claims, whose measures get panels. `measures`: those of the panels; empty: those that tell most."""
     names = shown_names(sweep)
     styles = looks_of_lines(sweep, names, looks)
     dashes, colours = dashes_of(sweep.runs, every_formula), defaultdict(set)
-    quantities = shown_quantities(sweep, claims)
-    rows = shared_out(quantities, ACROSS)
-    sheet = Sheet([[Place(list(styles) if quantity is row[-1] else []) for quantity in row] for row in rows], "", "")
+    quantities = asked_quantities(sweep, claims, measures) if measures else shown_quantities(sweep, claims)
+    if not quantities:
+        return None
+    rows, expected = shared_out(quantities, ACROSS), expected_by_theory(claims)
+    if len(quantities) == 1:
+        sheet = Sheet([[Place(list(styles), width=ALONE[0], height=ALONE[1])]], "", "", entitled=False)
+    else:
+        sheet = Sheet([[Place(list(styles) if quantity is row[-1] else []) for quantity in row] for row in rows], "", "")
     sources = []
     for axis, quantity in zip(sheet.panels, quantities):
-        drawn = draw_quantity(axis, sweep, quantity, names, styles, dashes, published)
+        drawn = draw_quantity(axis, sweep, quantity, names, styles, dashes, published, expected)
         for formula in drawn.formulas:
             colours[formula] |= drawn.formulas[formula]
         sources += drawn.sources
         label, texts = along_axis(sweep.key, sweep.names)
         scale_axes(axis, sweep.xs, drawn.values, texts)
-        sheet.entitle(axis, quantity.title)
+        if len(quantities) == 1:
+            axis.set_ylabel("\n".join(wrapped(quantity.title, ALONE[1], style.page.font)))
+        else:
+            sheet.entitle(axis, quantity.title)
         axis.set_xlabel(label)
         if any(quantity is row[-1] for row in rows):
             sheet.name_lines(axis, drawn.ends, styles)
@@ -284,6 +295,13 @@ def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
     return claimed_quantities(sweep, claims, [quantity.measure for quantity in wanted]) + shown
 
 
+def asked_quantities(sweep: Sweep, claims: list[dict], measures: tuple[str, ...]) -> list[Quantity]:
+    """The quantities of these measures that have values to show."""
+    of_claims = {claim["measure"]: claim for claim in claims}
+    found = [KNOWN.get(measure) or claimed_quantity(of_claims.get(measure, {"measure": measure})) for measure in measures]
+    return [quantity for quantity in found if any(values_of(sweep, line, quantity) for line in sweep.lines)]
+
+
 def claimed_quantities(sweep: Sweep, claims: list[dict], known: list[str]) -> list[Quantity]:
     """The quantities of claims whose measures are not in `known`."""
     found = {claim["measure"]: claimed_quantity(claim) for claim in claims
@@ -322,6 +340,8 @@ def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colou
     if "best" in kinds:
         entries.append(({"linestyle": "none", "marker": "o", "color": "none", "markeredgecolor": style.INK,
                          "markeredgewidth": 1.2, "markersize": 1.6 * style.page.marker}, "best point"))
+    if "theory" in kinds:
+        entries.append(({**THEORY, "markersize": 3 * style.page.marker}, "by theory: the middle of the range in its claim"))
     entries += [({"color": style.INK, **LOOK, "markersize": 1.6 * style.page.marker}, source)
                 for source in dict.fromkeys(sources)]
     sheet.entries = [plt.Line2D([], [], label=text, **look) for look, text in entries]
@@ -366,9 +386,9 @@ class Drawn:
 
 
 def draw_quantity(axis, sweep: Sweep, quantity: Quantity, names: dict[str, str], styles: dict[str, dict],
-                  dashes: dict[str, tuple], published: list[Published]) -> Drawn:
+                  dashes: dict[str, tuple], published: list[Published], expected: list[Expected] = ()) -> Drawn:
     """Draws the lines of a quantity. `names`: names of lines by label; `styles`: looks by name; `dashes`: dashes of
-    formulas by name."""
+    formulas by name; `expected`: ranges by theory."""
     drawn = Drawn()
     rows = 0
     for line in sweep.lines:
@@ -380,6 +400,7 @@ def draw_quantity(axis, sweep: Sweep, quantity: Quantity, names: dict[str, str],
                       **MISSED, markeredgecolor=styles[names[line.label]]["color"], markersize=1.2 * style.page.marker)
         if values:
             draw_method(axis, sweep, line, quantity, values, names[line.label], styles, dashes, published, drawn)
+            draw_expected(axis, sweep, line, quantity, expected)
     if sweep.key == "cluster.workers" and quantity.linear:
         drawn.values += draw_linear(axis, sweep, quantity)
     drawn.values = [value for value in drawn.values if np.isfinite(value)]
@@ -494,14 +515,27 @@ def busy_share(run: Run) -> float:
     return 1 - seconds["wait"] / seconds["total"] if seconds and seconds["total"] > 0 else 1.0
 
 
+def draw_expected(axis, sweep: Sweep, line: Line, quantity: Quantity, expected: list[Expected]) -> None:
+    """Marks the middles of a theory's ranges for this method."""
+    there = {float(where_of(one.where, sweep.key)): quantity.times * (one.low + one.high) / 2 for one in expected
+             if one.measure == quantity.measure and not quantity.against_baseline and one.method == line.first.base
+             and is_at(sweep, one.where)}
+    if there:
+        axis.plot([*there], [*there.values()], **THEORY, markersize=3 * style.page.marker, gid="theory")
+
+
 def stated_at(sweep: Sweep, line: Line, quantity: Quantity, published: list[Published]) -> list[Published]:
     """The papers' numbers for this method along the key, at the sweep's values of the other keys."""
     baseline = next((other.label for other in sweep.lines if other.first.algorithm == BASELINE), "")
     return [one for one in published
             if one.is_of(quantity) and one.method == line.first.base and one.against in ("", baseline)
-            and where_of(one.where, sweep.key) is not None
-            and all(where_of(one.where, key) is None or is_same_value(where_of(one.where, key), value)
-                    for key, value in sweep.others.items())]
+            and is_at(sweep, one.where)]
+
+
+def is_at(sweep: Sweep, where: dict[str, str]) -> bool:
+    """Whether a claim's `where` has the sweep's key, and the sweep's values of the other keys."""
+    return where_of(where, sweep.key) is not None and all(
+        where_of(where, key) is None or is_same_value(where_of(where, key), value) for key, value in sweep.others.items())
 
 
 def where_of(where: dict[str, str], key: str) -> str | None:

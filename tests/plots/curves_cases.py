@@ -6,12 +6,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from synthetic_results import WithDirectory, change, comparisons_below, write_experiment, write_run, write_sweep
 
-from plots.curves import Curve, common_grid, curves_figure, mean_curve, shown_range
+from plots.curves import (HORIZONTALS, Curve, best_order, common_grid, curves_figure, mean_curve, shown_range,
+                          without_repetition)
 from plots.figures import file_name
 from plots.final_results import pareto_figure
 from plots.plot import numbered
 from plots.rounds import distributions_figure, rounds_figure, step_times
-from plots.style import ALGORITHMS, SHORT, line_styles, spread, time_unit, use_page
+from plots.style import ALGORITHMS, SHORT, TWINS, line_styles, spread, time_unit, use_page
 
 
 class Interpolation(unittest.TestCase):
@@ -97,7 +98,9 @@ class Drawing(WithDirectory):
                 run = write_run(self.directory / label, label, seed)
                 change(run / "summary.json", time_to_target={"time_s": time_s, "step": time_s and 10 * time_s,
                                                              "samples": time_s and 5000 * time_s})
-        panels = self.draw(curves_figure, self.directory)
+        comparison, = comparisons_below(self.directory)
+        styles = line_styles({method.label: method.algorithm for method in comparison.methods})
+        panels = curves_figure(comparison.methods, styles, "heading", "subtitle", tuple(HORIZONTALS)).axes
         for panel, expected in zip(panels[:4], (400, 200000, 40, 0.4)):
             dots = [line for line in panel.lines if line.get_gid() == "target"]
             self.assertEqual([(dot.get_xdata()[0], dot.get_ydata()[0]) for dot in dots], [(expected, 0.85)] * 2)
@@ -115,15 +118,75 @@ class Drawing(WithDirectory):
         for part in ("linestyle", "marker"):
             self.assertEqual(len({(look["color"], look[part]) for look in styles.values()}), 30)
 
-    def test_eleven_methods_have_a_colour_each(self):
-        styles = line_styles({f"method {place}": "other" for place in range(11)})
-        self.assertEqual(len({look["color"] for look in styles.values()}), 11)
+    def test_fourteen_methods_have_a_colour_each(self):
+        for algorithms in (["other"] * 14, ["sync-sgd", *["other"] * 5, "dropcompute", "local-sgd", *["other"] * 6]):
+            styles = line_styles({f"method {place}": algorithm for place, algorithm in enumerate(algorithms)})
+            self.assertEqual(len({look["color"] for look in styles.values()}), 14)
+
+    def test_colours_that_look_alike_to_colour_blind_readers_have_other_lines_and_markers(self):
+        for before in range(8):
+            styles = line_styles({f"method {place}": "other" if place != before else "local-sgd" for place in range(14)})
+            looks = [look for look in styles.values() if look["color"] in TWINS]
+            self.assertEqual(len(looks), 2)
+            for part in ("linestyle", "marker"):
+                self.assertNotEqual(looks[0][part], looks[1][part])
+
+    def test_samples_are_left_out_if_they_repeat_the_steps(self):
+        write_experiment(self.directory, seeds=1)
+        comparison, = comparisons_below(self.directory)
+        shown = [HORIZONTALS["steps"], HORIZONTALS["samples"]]
+        self.assertEqual(without_repetition(comparison.methods, shown), shown[:1])
+        self.assertEqual(without_repetition(comparison.methods, shown[1:]), shown[1:])  # nothing to repeat
+        for method in comparison.methods[:2]:
+            for run in method.runs:
+                run.metrics["samples"] *= 4
+        self.assertEqual(without_repetition(comparison.methods, shown), shown)
+
+    def test_the_last_axis_is_that_along_which_the_lines_end_together(self):
+        for label, speed in (("slow", 1), ("fast", 3)):
+            write_run(self.directory / label, label, 1, speed)
+        comparison, = comparisons_below(self.directory)
+        for wanted in ("steps", "time"):
+            for method in comparison.methods:
+                for run in method.runs:
+                    column = HORIZONTALS[wanted].column
+                    run.metrics[column] *= 100 / run.metrics[column].max()
+                    if wanted == "time":
+                        run.metrics["step"] *= 1 if method.label == "slow" else 2
+            order = best_order(comparison.methods, [HORIZONTALS["steps"], HORIZONTALS["time"]])
+            self.assertIs(order[-1], HORIZONTALS[wanted])
+
+    def test_bytes_that_differ_by_powers_of_ten_have_a_logarithmic_axis(self):
+        comparison, = comparisons_below(write_experiment(self.directory, seeds=1))
+        styles = line_styles({method.label: method.algorithm for method in comparison.methods})
+
+        def panel():
+            return curves_figure(comparison.methods, styles, "heading", "subtitle", ("bytes", "time")).axes[-2]
+
+        self.assertEqual(panel().get_xscale(), "linear")
+        for run in comparison.methods[-1].runs:
+            run.metrics["communicated_bytes"] /= 1000
+        along = panel()
+        self.assertEqual((along.get_xscale(), along.get_xlabel()), ("log", "data sent in total (GB), logarithmic"))
+        self.assertGreater(along.get_xlim()[0], 0)
+        low, high = along.get_xlim()
+        self.assertGreaterEqual(len([tick for tick in along.get_xticks() if low <= tick <= high]), 2)
+        for line in along.lines:
+            if line.get_gid() == "method":
+                self.assertGreater(min(line.get_xdata()), 0)
+
+    def test_only_the_measures_asked_for_have_rows(self):
+        comparison, = comparisons_below(write_experiment(self.directory, seeds=1))
+        styles = line_styles({method.label: method.algorithm for method in comparison.methods})
+        panels = curves_figure(comparison.methods, styles, "h", "s", ("time",), ("final_test_loss",)).axes
+        self.assertEqual([panel.get_ylabel() for panel in panels], ["test loss"])
+        self.assertIsNone(curves_figure(comparison.methods, styles, "h", "s", ("time",), ("rounds",)))
 
     def test_curves_stand_against_the_axes_that_are_asked_for_in_their_order(self):
         comparison, = comparisons_below(write_experiment(self.directory, seeds=2))
         styles = line_styles({method.label: method.algorithm for method in comparison.methods})
         panels = curves_figure(comparison.methods, styles, "heading", "subtitle", ("bytes", "time")).axes
-        self.assertEqual([panel.get_xlabel() for panel in panels], ["", "", "sent by all (GB)", "time (s)"])
+        self.assertEqual([panel.get_xlabel() for panel in panels], ["", "", "data sent in total (GB)", "time (s)"])
         ends = {line.get_color(): line.get_xdata()[-1] for line in panels[0].lines if line.get_gid() == "method"}
         self.assertEqual(len(ends), 4)
         self.assertAlmostEqual(ends[ALGORITHMS["sync-sgd"]], 1.2)  # 1,200 steps of a million bytes
@@ -133,7 +196,7 @@ class Drawing(WithDirectory):
         run = write_run(self.directory / "m", "m", 1)
         lines = (run / "metrics.csv").read_text().splitlines()
         (run / "metrics.csv").write_text("\n".join([lines[0], *(line.rsplit(",", 1)[0] + ",0" for line in lines[1:])]))
-        self.assertEqual(len(self.draw(curves_figure, self.directory)), 6)
+        self.assertEqual(len(self.draw(curves_figure, self.directory)), 4)  # time and steps, which samples repeat
 
     def test_a_target_of_other_data_is_no_line_over_test_accuracy(self):
         run = write_run(self.directory / "m", "m", 1)

@@ -125,6 +125,15 @@ class Ends(WithDirectory):
         rings, = [line for line in panel.lines if line.get_gid() == "on the front"]
         np.testing.assert_allclose(rings.get_xdata(), [50, 100])
 
+    def test_the_line_is_explained_only_if_there_is_one(self):
+        self.write("cheap", (0.80, 0.81, 0.82), end_time_s=50.0, communicated_bytes=1)
+        self.write("dear", (0.81, 0.81, 0.84), end_time_s=60.0, communicated_bytes=1)
+        panel, = self.draw(pareto_figure).values()
+        self.assertFalse([text for text in panel.figure.texts if "grey line" in text.get_text()])
+        self.write("best", (0.90, 0.911, 0.919), end_time_s=100.0, communicated_bytes=1)
+        panel, = self.draw(pareto_figure).values()
+        self.assertTrue([text for text in panel.figure.texts if "grey line" in text.get_text()])
+
     def test_the_front_is_drawn_through_its_methods(self):
         for label, accuracy, time_s, sent in (("a", 0.9, 100.0, 9e9), ("b", 0.8, 50.0, 1e9), ("c", 0.7, 80.0, 2e9),
                                               ("d", 0.85, 60.0, 10e9)):
@@ -334,7 +343,7 @@ class Regimes(WithDirectory):
         self.write_variants()
         comparisons = comparisons_below(self.directory)
         figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time", "bytes"))
-        self.assertEqual([panel.get_xlabel().split(" (")[0] for panel in figure.axes], ["time"] * 4 + ["sent by all"] * 4)
+        self.assertEqual([panel.get_xlabel().split(" (")[0] for panel in figure.axes], ["time"] * 4 + ["data sent in total"] * 4)
 
     def test_variants_at_each_value_of_another_key_have_a_figure_of_their_own(self):
         for variant in VARIANTS:

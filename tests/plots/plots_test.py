@@ -14,6 +14,7 @@ from unittest import mock
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 
 import numpy as np
+from PIL import Image
 from synthetic_results import WithDirectory, change, comparisons_below, write_experiment, write_run, write_sweep
 
 from plots.style import line_styles
@@ -176,7 +177,7 @@ class Requests(WithDirectory):
     def test_curves_stand_against_the_axes_asked_for(self):
         self.assertEqual(self.status_and_message(self.directory, "--axis=bytes", "--only=curves"), (0, ""))
         drawing = self.drawing("curves.svg")
-        self.assertIn(">sent by all (GB)<", drawing)
+        self.assertIn(">data sent in total (GB)<", drawing)
         self.assertNotIn(">optimizer steps<", drawing)
 
     def test_only_the_methods_asked_for_are_drawn(self):
@@ -196,6 +197,27 @@ class Requests(WithDirectory):
         self.assert_refused(["--methods", "dropcomptue"], "--methods dropcomptue: no run has that method",
                             "did you mean DropCompute?", "synchronous SGD")
         self.assert_refused(["--methods", "DropCompute,,"], "--methods", "empty name")
+
+    def test_only_the_measures_asked_for_are_drawn(self):
+        self.assertEqual(self.status_and_message(self.directory, "--only", "curves", "--only", "bars", "--measure",
+                                                "final_test_loss,step_time_s"), (0, ""))
+        for name, shown in (("curves.svg", ">test loss<"), ("bars.svg", ">Time per optimizer step (")):
+            self.assertIn(shown, self.drawing(name))
+            self.assertNotIn("accuracy", self.drawing(name))
+
+    def test_unknown_measures_are_named_with_the_nearest(self):
+        self.assert_refused(["--measure", "final_test_los"], "--measure final_test_los: no run has that measure",
+                            "did you mean final_test_loss?")
+
+    def test_pictures_have_a_palette_and_the_dots_of_their_page(self):
+        self.assertEqual(self.status_and_message(self.directory, "--column", "single", "--format", "png", "--only", "bars"), (0, ""))
+        with Image.open(self.directory / "plots" / "bars.png") as picture:
+            self.assertEqual(picture.mode, "P")
+            self.assertEqual(round(picture.info["dpi"][0]), PNG_DOTS_PER_INCH)
+            self.assertIn("Four methods under the same stragglers", picture.info["Description"])
+            colours = set(picture.convert("RGB").getdata())
+        for colour in ((255, 255, 255), (0x33, 0x33, 0x33)):  # large areas and letters keep their colours
+            self.assertIn(colour, colours)
 
     def test_unknown_columns_are_refused(self):
         self.assert_refused(["--column", "triple"], "--column", "single", "double")

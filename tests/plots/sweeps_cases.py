@@ -242,7 +242,7 @@ class OwnSweeps(WithDirectory):
         accuracy = panels["Final test accuracy (%)"]
         np.testing.assert_allclose(self.lines(accuracy, "method"), [[[x, 100 * y + 1.5] for x, y in COEFFICIENTS.items()]])
         np.testing.assert_allclose(self.lines(accuracy, "everywhere"), [[[x, 80] for x in COEFFICIENTS]])
-        self.assertEqual((accuracy.get_xlabel(), accuracy.get_xscale()), ("period: coefficient", "log"))
+        self.assertEqual((accuracy.get_xlabel(), accuracy.get_xscale()), ("coefficient of the period", "log"))
 
     def test_the_best_point_has_a_ring(self):
         self.write_coefficients()
@@ -261,7 +261,8 @@ class OwnSweeps(WithDirectory):
         self.assertEqual(ticks, ["low", "middle", "high"])
 
     def test_axes_say_of_which_table_a_key_is(self):
-        for key, label in {"period.coefficient": "period: coefficient", "training.learning_rate.peak": "learning rate: peak",
+        for key, label in {"period.coefficient": "coefficient of the period",
+                           "training.learning_rate.peak": "peak learning rate", "delays.0.minimum": "minimum",
                            "threshold_s": "threshold (s)", "cluster.workers": "workers", "minimum": "minimum"}.items():
             self.assertEqual(key_label(key), label)
 
@@ -284,6 +285,24 @@ class OwnSweeps(WithDirectory):
         panel = self.draw()[1]["Final test accuracy (%)"]
         self.assertEqual(self.lines(panel, "paper"), [[[0.04, 91.5]]])
         self.assertIn("Table 1", [text.get_text() for legend in panel.figure.legends for text in legend.get_texts()])
+
+    def test_a_measure_asked_for_is_alone_and_marks_what_theory_expects_of_it(self):
+        self.write_coefficients()
+        claim = {"sentence": "s", "measure": "final_test_accuracy", "method": "QSR", "as": "value", "class": "theory",
+                 "criterion": {"within": [0.9, 0.94]}, "where": {"methods.QSR.period.coefficient": "0.04"},
+                 "shown": {"times": 100, "unit": "%"}, "verdict": "inconclusive", "reason": "", "points": []}
+        others = [{**claim, "class": "paper"}, {**claim, "criterion": {"above": 0.5}}, {**claim, "method": "another"},
+                  {**claim, "as": "ratio", "against": "sync"}]
+        sweep, = find_sweeps(comparisons_below(self.directory))
+        looks = line_styles({line.label: "x" for line in sweep.lines})
+        panel, = sweep_figure(sweep, looks, claims=[claim, *others], measures=("final_test_accuracy",)).axes
+        self.assertEqual((panel.get_ylabel(), panel.get_title(loc="left")), ("Final test accuracy (%)", ""))
+        place, = self.lines(panel, "theory")
+        np.testing.assert_allclose(place, [[0.04, 92]])
+        self.assertTrue([text for legend in panel.figure.legends for text in legend.get_texts() if "by theory" in text.get_text()])
+        self.assertIsNone(sweep_figure(sweep, looks, measures=("rounds_of_nobody",)))
+        panels = sweep_figure(sweep, looks, measures=("samples_per_s", "final_test_accuracy")).axes
+        self.assertEqual([panel.get_title(loc="left") for panel in panels], ["Samples per second", "Final test accuracy (%)"])
 
     def test_figures_of_papers_are_read_where_they_can_mean_one_thing(self):
         self.assertEqual([value_of(figure, effect) for figure, effect in
@@ -397,7 +416,7 @@ class Heat(WithDirectory):
                    communicated_bytes=int(1000 * float(place[1])) if len(place) == 2 else 1)
         grid, = find_grids(comparisons_below(self.directory))
         titles = [panel.get_title(loc="left") for panel in heat_figure(grid).axes]
-        self.assertEqual(titles, ["DropCompute: Final test accuracy (%)", "DropCompute: Sent by all (bytes)"])
+        self.assertEqual(titles, ["DropCompute: Final test accuracy (%)", "DropCompute: Data sent in total (bytes)"])
         np.testing.assert_allclose(heat_figure(grid).axes[1].images[0].get_array()[0], [100, 200, 300, 400])
 
     def test_the_message_says_what_a_map_needs(self):
