@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -409,8 +410,14 @@ std::vector<bool> job_down(const std::vector<OutageEntry>& faults, const JobRest
   Phase phase = Phase::runs;
   std::int64_t left = 0, work = 0, most_work = 0;  // since the checkpoint: of this attempt, and of the best one
   for (std::int64_t t = 0; t < end; ++t) {
-    const bool fails = std::ranges::any_of(
-        faults, [&](const OutageEntry& fault) { return std::get<ScheduledOutage>(fault.when).at.count() == t; });
+    const auto is_down = [&](Rank worker, std::int64_t at) {
+      return std::ranges::any_of(faults, [&](const OutageEntry& fault) {
+        return fault.workers.front() == worker && std::get<ScheduledOutage>(fault.when).at.count() == at;
+      });
+    };
+    // Outages of one worker that touch are one fault.
+    const bool fails = std::ranges::any_of(std::array{Rank{0}, Rank{1}, Rank{2}},
+                                           [&](Rank worker) { return is_down(worker, t) && !is_down(worker, t - 1); });
     if (fails) {
       left = restart.takes.count();
       phase = left > 0 ? Phase::restarts : Phase::runs;
