@@ -117,7 +117,7 @@ std::unique_ptr<Algorithm> read_async_local(Settings& settings, const AlgorithmC
   if (options.weight.average_staleness > 0 && options.weight.staleness_exponent == 0)
     settings.fault("average_staleness", "needs a staleness_exponent above 0: with 0 all weights are equal");
   options.weight.staleness_decay =
-      settings.number({"staleness_decay", "A difference is multiplied by e^(-alpha x its staleness), with this alpha."},
+      settings.number({"staleness_decay", "Alpha: a difference is multiplied by e^(-alpha x its staleness)."},
                       Range{.low = 0, .high_open = true}, 0.0);
   if (!settings.has("staleness_decay")) settings.leave_out("staleness_decay");
   options.weight.staleness_cutoff = settings.optional_number(
@@ -130,7 +130,8 @@ std::unique_ptr<Algorithm> read_async_local(Settings& settings, const AlgorithmC
        "none is dropped"},
       0, std::numeric_limits<std::int64_t>::max());
   const double grace_s = settings.number(
-      {"grace_s", "Workers whose differences arrive this soon after the first continue from one model.", "s"},
+      {"grace_s", "Workers whose differences arrive within this time after the first one continue from one model.",
+       "s"},
       Range::between(0, 1e9), 0.0);
   options.grace = from_seconds(grace_s);
   options.moments = read_moments_of_rounds(settings, options.moments);

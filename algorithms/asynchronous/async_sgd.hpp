@@ -70,12 +70,12 @@ class AsyncSgd : public GradientPerModel {
 
 inline std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {
   AsyncSgd::Options options;
-  options.maximum_staleness =
-      settings.optional_integer({"maximum_staleness", "A gradient is dropped if its model had more updates meanwhile.",
-                                 "updates", "none is dropped"},
-                                0, std::numeric_limits<std::int64_t>::max());
+  options.maximum_staleness = settings.optional_integer(
+      {"maximum_staleness", "A gradient is dropped if its model had more updates before the gradient arrived.",
+       "updates", "none is dropped"},
+      0, std::numeric_limits<std::int64_t>::max());
   const double maximum_age_s =
-      settings.number({"maximum_age_s", "A gradient is dropped if its model was sent longer ago than this.", "s"},
+      settings.number({"maximum_age_s", "A gradient is dropped if its model was sent more than this time ago.", "s"},
                       Range::positive(), std::numeric_limits<double>::infinity());
   options.maximum_age = from_seconds(maximum_age_s);
   options.rate = read_update_rate(settings);

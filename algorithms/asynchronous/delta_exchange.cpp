@@ -114,7 +114,7 @@ ServerUpdate read_look_ahead(Settings& settings, const BudgetCheck&) {
   options.momentum = read_momentum(settings);
   using HandOut = LookAhead::HandOut;
   options.hand_out = settings.choice(
-      {"hand_out", "Whether workers receive the newest model, or the one to which the momentum alone would move it."},
+      {"hand_out", "Whether workers receive the newest model, or the model to which the momentum alone would move it."},
       {{"newest", HandOut::newest}, {"ahead", HandOut::ahead}}, options.hand_out);
   if (!settings.has("hand_out")) settings.leave_out("hand_out");
   return make_look_ahead_update(options);

@@ -139,13 +139,13 @@ inline std::unique_ptr<Algorithm> make_halos(Settings& settings, const Algorithm
   options.rounds = read_delta_exchange(settings, context);
   options.rounds.moments = read_moments_of_rounds(settings);
   Settings local = settings.section({"local_update", "A local server's step along its workers' differences."});
-  // The limit is the whole budget, since one region may be so much faster than the others that it uses all of it.
+  // The limit is the whole budget, since one very fast region may use all of it.
   const BudgetCheck differences = context.work.of(options.rounds.fewest_steps().value());
   options.local_update = make_server_update(local, differences);
   Settings global =
       settings.section({"global_update", "The global server's step along the local servers' differences."});
   options.merge_every = static_cast<int>(settings.integer(
-      {"merge_every", "Differences after which a local server sends their sum to the global server (K).",
+      {"merge_every", "Number of differences after which a local server sends their sum to the global server (K).",
        "differences"},
       1, 1'000'000'000));
   options.merge_every = static_cast<int>(differences.check(settings, "merge_every", options.merge_every));

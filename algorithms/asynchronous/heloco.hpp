@@ -101,13 +101,13 @@ inline std::unique_ptr<Algorithm> make_heloco(Settings& settings, const Algorith
       table.fault("opposition", "must be below agreement");
     correction.turn_strength =
         table.number({"turn_strength", "Factor of the turn (k_d)."}, from_zero, correction.turn_strength);
-    correction.momentum_weight =
-        table.number({"momentum_weight", "Weight of the momentum's length: more gives smaller corrections (kappa)."},
-                     from_zero, correction.momentum_weight);
+    correction.momentum_weight = table.number(
+        {"momentum_weight", "Weight of the momentum's length: larger weights give smaller corrections (kappa)."},
+        from_zero, correction.momentum_weight);
     correction.removal = table.number({"removal", "Factor of the share that is removed from an opposed tensor (k_s)."},
                                       from_zero, correction.removal);
-    correction.most_removed = table.number({"most_removed", "The largest such share (b_max)."}, Range::between(0, 1),
-                                           correction.most_removed);
+    correction.most_removed = table.number({"most_removed", "The largest share that is removed (b_max)."},
+                                           Range::between(0, 1), correction.most_removed);
     options.correction = correction;
     return make_look_ahead_update(options);
   };

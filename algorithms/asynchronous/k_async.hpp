@@ -44,8 +44,9 @@ class KAsync : public GradientPerModel {
 
 inline std::unique_ptr<Algorithm> make_k_async(Settings& settings, const AlgorithmContext& context) {
   const auto gradients = settings.integer(
-      {"gradients", "Gradients per update, each of another worker (K); k-batch-async takes them from any workers."}, 1,
-      Stated(context.workers, "workers"));
+      {"gradients",
+       "Gradients per update, each from a different worker (K); k-batch-async takes gradients from any workers."},
+      1, Stated(context.workers, "workers"));
   return std::make_unique<KAsync>(static_cast<int>(gradients), read_update_rate(settings));
 }
 

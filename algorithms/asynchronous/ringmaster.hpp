@@ -82,11 +82,12 @@ class Ringmaster : public Algorithm {
 };
 
 inline std::unique_ptr<Algorithm> make_ringmaster(Settings& settings, const AlgorithmContext&) {
-  const auto threshold = settings.integer(
-      {"delay_threshold", "A gradient counts if the model had fewer updates since its start (R).", "updates"}, 1,
-      std::numeric_limits<std::int64_t>::max());
+  const auto threshold =
+      settings.integer({"delay_threshold",
+                        "A gradient counts if the model had fewer updates since the gradient's start (R).", "updates"},
+                       1, std::numeric_limits<std::int64_t>::max());
   const auto late =
-      settings.choice({"late", "Whether gradients that reach that delay are cancelled, or ignored on arrival."},
+      settings.choice({"late", "Whether gradients with this delay or more are cancelled, or ignored on arrival."},
                       {{"stop", Ringmaster::Late::stop}, {"finish", Ringmaster::Late::finish}}, Ringmaster::Late::stop);
   return std::make_unique<Ringmaster>(threshold, late, read_update_rate(settings));
 }

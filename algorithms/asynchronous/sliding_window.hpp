@@ -82,7 +82,7 @@ class SlidingWindow : public GradientPerModel {
 
 inline std::unique_ptr<Algorithm> make_sliding_window(Settings& settings, const AlgorithmContext&) {
   const std::int64_t maximum_delay = settings.integer(
-      {"maximum_delay", "How many earlier gradients may be pending when one starts (tau).", "gradients"}, 0,
+      {"maximum_delay", "How many earlier gradients may be pending when a gradient starts (tau).", "gradients"}, 0,
       std::numeric_limits<std::int64_t>::max());
   return std::make_unique<SlidingWindow>(maximum_delay, read_update_rate(settings));
 }

@@ -1,5 +1,5 @@
-// Asynchronous decentralised SGD (AD-PSGD): a worker averages its model with that of one random neighbour at a time,
-// and steps along a gradient taken at an earlier model of its own. No worker waits for another.
+// Asynchronous decentralised SGD (AD-PSGD): a worker averages its model with one random neighbour's model at a time,
+// and steps along a gradient taken at one of its earlier models. No worker waits for another.
 // Source:  Lian et al. 2018, "Asynchronous Decentralized Parallel Stochastic Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per exchange one model each way, at most one exchange per step of an active worker; N - 1 models at the very

@@ -228,7 +228,7 @@ struct FileKeys {
 FileKeys read_file_keys(Settings& table) {
   FileKeys keys;
   keys.links.go_one_way =
-      table.flag({"directed", "Whether a line is a link from `from` to `to` only, or links both ways."}, false);
+      table.flag({"directed", "Whether a line is one link, from `from` to `to`, or links in both directions."}, false);
   keys.links.weights = table.has("weights") ? ListedWeights::passed_over : ListedWeights::refused;
   keys.weights = table.choice(
       {"weights",
@@ -566,7 +566,7 @@ WeightedState Gossip::mean(std::vector<WeightedState> terms) const {
 
 IndividualModels read_individual_models(Settings& settings) {
   return settings.choice(
-      {"evaluated", "Whether the average of all models is evaluated, or each worker's own, averaging the results."},
+      {"evaluated", "Whether the average of all models is evaluated, or each worker's model, with averaged results."},
       {{"average", IndividualModels::mean}, {"own", IndividualModels::each}}, IndividualModels::mean);
 }
 

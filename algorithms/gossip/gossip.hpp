@@ -195,7 +195,8 @@ class Gossip {
 
   // Waits for the next message of another worker. Returns null once that worker has stopped.
   ReceivedMessage receive_from(Rank from, Worker::CalledFrom at = Worker::CalledFrom::current());
-  // Returns the messages that have arrived since the last call, in order of arrival, except those of workers that stop.
+  // Returns the messages that have arrived since the last call, in order of arrival. Messages of workers that stop are
+  // left out.
   std::vector<ReceivedMessage> receive_what_has_come(Worker::CalledFrom at = Worker::CalledFrom::current());
   // Whether this worker knows that the other one has stopped; true for itself, since no worker sends to itself.
   bool has_stopped(Rank worker) const {

@@ -196,7 +196,7 @@ class StochasticGradientPush : public Algorithm {
   }
 
   // Called after each step. Begins an exchange every max(tau, 1) steps, and waits for the messages of all earlier
-  // exchanges; with tau = 0 also for those of the new one.
+  // exchanges; with tau = 0 also for the messages of the new exchange.
   static void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes) {
     const Step step = worker.step() - 1;  // the step just taken
     if (step.value() % std::max<Step::Rep>(overlap.value(), 1) == 0) pushes.send();

@@ -17,7 +17,7 @@ namespace {
 
 std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
 
-// A code, still without parts, in which each worker is a group of its own.
+// A code, still without parts, in which each worker is a separate group.
 GradientCode code_of_single_workers(int workers, int needed) {
   GradientCode code{.parts = ByRank<std::vector<GradientCode::Part>>(workers), .group = ByRank<int>(workers)};
   code.groups = workers;
@@ -251,8 +251,8 @@ StochasticRule read_stochastic_rule(Settings& settings, int workers) {
   const Key straggler_share{
       "straggler_share",
       "Probability p that a worker's message is missing; only sets the parts' weights, 1 / (copies (1 - p))."};
-  const Key threshold{"threshold_s", "Time after which a step ends with the answers it has, instead of `stragglers`.",
-                      "s"};
+  const Key threshold{"threshold_s",
+                      "Time after which a step ends with the answers that have arrived, instead of `stragglers`.", "s"};
   if (const auto threshold_s = settings.optional_number(threshold, Range::positive())) {
     if (settings.has("stragglers")) settings.fault("threshold_s", "must not be given together with stragglers");
     rule.threshold = from_seconds(*threshold_s);

@@ -96,7 +96,7 @@ class CodedSgd : public Algorithm {
       : code_(std::move(code)), late_(late), threshold_(threshold) {}
 
   void run(Worker& worker) const override;
-  // Throws RunFailure if so many workers have left that an exact code can no longer give the sum.
+  // Throws RunFailure if, because workers have left, an exact code can no longer give the sum.
   void serve(Server& server) const override;
   Traits traits() const override {
     return {.servers = 1,

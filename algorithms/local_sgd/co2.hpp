@@ -3,7 +3,7 @@
 // Source:  Sun et al. 2024, "CO2: Efficient Distributed Training with Full Communication-Computation Overlap", and its
 //          authors' code.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.   Units: rate, momentum and gap without one.
-// Cost:    that of overlapped_diloco.hpp, whose program it uses with delayed updates.
+// Cost:    as overlapped_diloco.hpp, whose program CO2 uses with delayed updates.
 // Differs: m <- momentum m + (x - mean(y)) / gap;  X <- X - rate m;  all workers continue from X. By default
 //          (`anchor = "round-start"`) mean(y) is the mean of the models at the previous round's end, and x the X at
 //          which that round began, so that all progress arrives, one round late. It is not confirmed that the paper

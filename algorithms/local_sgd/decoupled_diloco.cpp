@@ -242,12 +242,13 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
           1, 1'000'000'000))
     options.local_steps = work.check(settings, "local_steps", *steps, options.fragments.count());
   options.minimum_steps = settings.integer(
-      {"minimum_steps", "Steps that a worker takes from receiving a fragment to its answer, at least.", "steps"}, 1,
-      1'000'000'000, 1);
+      {"minimum_steps", "Least number of steps that a worker takes between receiving a fragment and its answer.",
+       "steps"},
+      1, 1'000'000'000, 1);
   work.check(settings, "minimum_steps", options.minimum_steps.value());
   if (settings.has("grace")) {
     options.grace = read_grace(settings.section(
-        {"grace", "How long the server waits for more answers after the quorum; if left out, not at all."}));
+        {"grace", "How long the server waits for more answers after the quorum; if left out, it does not wait."}));
     if (!options.quorum) settings.fault("grace", "needs a `quorum`: without it a round waits for all workers anyway");
     if (options.quorum == context.workers)
       settings.fault("grace", "must be left out: with a quorum of all workers there is nobody left to wait for");

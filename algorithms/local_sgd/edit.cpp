@@ -74,7 +74,7 @@ PenaltyOptions read_penalty(Settings& settings) {
       {"outlier_warmup", "Number of rounds at the start in which no norm counts as an outlier (W).", "rounds"}, 1,
       1'000'000, options.outlier_warmup));
   options.outlier_smoothing =
-      settings.number({"outlier_smoothing", "Weight of a new norm in the moving mean and variance (a)."},
+      settings.number({"outlier_smoothing", "Weight of a new norm in the moving mean and the moving variance (a)."},
                       Range{.low = 0, .high = 1, .low_open = true, .high_open = true}, options.outlier_smoothing);
   if (options.outlier_warmup < shortest_warmup(options))
     settings.fault("outlier_warmup",
@@ -82,7 +82,7 @@ PenaltyOptions read_penalty(Settings& settings) {
                                "after fewer rounds even a constant norm can be an outlier in every round",
                                shortest_warmup(options)));
   options.temperature = settings.number(
-      {"temperature", "Temperature T of the softmax of -norm / T that weighs workers; inf: equal weights."},
+      {"temperature", "Temperature T of the workers' weights, a softmax of -norm / T; inf: equal weights."},
       Range::positive(), options.temperature);
   options.step_share = settings.number({"step_share", "Share of a weight that depends on steps, not norms (r)."},
                                        Range::between(0, 1), options.step_share);
@@ -98,8 +98,8 @@ bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const BudgetChec
   using From = TimedRounds::CountedFrom;
   constexpr Step most = 1'000'000'000'000;
   const auto seconds = settings.optional_number(
-      {"sync_seconds", "Time after which a worker's current step ends its round (A-EDiT), instead of `period`.", "s",
-       "`period` is given"},
+      {"sync_seconds", "Time after which a worker's round ends with its current step (A-EDiT), instead of `period`.",
+       "s", "`period` is given"},
       Range{.low = 0, .low_open = true, .high_open = true});
   constexpr std::array keys = {"counted_from", "minimum_steps", "warmup_steps"};
   for (const char* key : keys)
@@ -110,8 +110,8 @@ bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const BudgetChec
       {"counted_from", "Whether sync_seconds begins at the last synchronisation's end, or a worker's arrival at it."},
       {{"end", From::end}, {"arrival", From::arrival}}, From::end);
   rounds.minimum_steps = settings.integer(
-      {"minimum_steps", "After fewer steps of all workers together, a round lasts sync_seconds longer.", "steps"}, 1,
-      most.value(), rounds.minimum_steps);
+      {"minimum_steps", "If all workers together have taken fewer steps, a round lasts sync_seconds longer.", "steps"},
+      1, most.value(), rounds.minimum_steps);
   if (seconds) work.check(settings, "minimum_steps", rounds.minimum_steps);
   rounds.warmup_steps = settings.integer({"warmup_steps", "Steps of synchronous SGD before the first round.", "steps"},
                                          0, most.value(), 0);

@@ -122,7 +122,7 @@ inline std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, con
   using Exchange = ElasticOptions::Exchange;
   ElasticOptions options;
   options.exchange = settings.choice(
-      {"exchange", "Whether all workers exchange with the centre at once, or each alone with a server."},
+      {"exchange", "Whether all workers exchange with the centre together, or each worker separately with a server."},
       {{"synchronous", Exchange::synchronous}, {"asynchronous", Exchange::asynchronous}}, options.exchange);
   // With a beta above 1 the synchronous centre would overshoot the mean of the workers' models.
   options.alpha =

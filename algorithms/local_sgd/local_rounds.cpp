@@ -63,7 +63,7 @@ class OuterFragments {
   bool are_under_way() const { return !under_way_.empty(); }
   bool are_due_before(Step step) const { return are_under_way() && next_due() < step; }
   Step next_due() const { return under_way_.front().due; }
-  // Whether the first average is under way. Until it is finished, workers agree only on numbers of steps.
+  // Whether the first average is in progress. Until this average is finished, workers agree only on numbers of steps.
   bool is_first() const { return are_under_way() && !has_come_; }
 
   // Records the learning rate of a local step for all fragments.
@@ -301,14 +301,14 @@ Traits LocalRounds::traits() const {
   traits.publishes_stepped_models =
       waits && !choices_.period->sets_averages() && choices_.policies.average.moments[0] != StatePolicy::keep;
   choices_.period->describe(traits);
-  // An outer step needs the model that it starts from, and its momentum; fragments also need the average under way.
+  // An outer step needs its first model and its momentum; fragments also need the average in progress.
   if (choices_.fragments)
     traits.held.models += 3;
   else if (choices_.late)
     traits.held.models += choices_.late->held_vectors;
   else if (choices_.outer)
     traits.held.models += 2;
-  // Whether no average is under way while a worker computes.
+  // Whether no average is in progress while a worker computes.
   const bool meets = waits || (choices_.fragments && choices_.fragments->delay == Step{0});
   if (has_groups || !meets) traits.lockstep_from_step.reset();
   if (has_groups) traits.exchanged_whole = "averages of groups and averages of all would need separate residuals";
@@ -335,7 +335,7 @@ std::optional<Communicated> LocalRounds::communication(const CommunicationInput&
   Communicated sum =
       communicated_in_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input,
                              choices_.groups.value_or(GroupsOfRound{}));
-  // Each fragment counts as a round. The bytes of all fragments together are those of the model.
+  // Each fragment counts as a round. All fragments together have the bytes of the model.
   const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
   const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
   sum.rounds += (sum.rounds - together.value()) * (parts - 1);

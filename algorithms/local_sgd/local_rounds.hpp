@@ -33,7 +33,7 @@ namespace syncopate {
 // --- Averages that are one round late: each worker starts an average at the end of a round, trains in the next round
 // while this average is under way, and finishes it at the end of that round. The table "Rounds of local steps" in
 // algorithms/README.md says for each such method what it averages, and where its next round begins. ---
-// Units:   the delay is one round, which has as many steps as the period's rule says.
+// Units:   the delay is one round; the period's rule determines the steps of a round.
 // Cost:    an all-reduce of P floats per round, as with Local SGD. If workers are alike and steps have no spread, a
 //          round takes max(H c, A) s, with H steps of c s each and an all-reduce of A s.
 // First:   no average is finished at the end of the first round; each method's header says what it does then.
@@ -42,7 +42,7 @@ namespace syncopate {
 // Differs: a worker that loses its state goes back to its copy from the last round's end, which includes the method's
 //          own variables.
 
-// A worker's average that is under way, at most one at a time, and its rounds.
+// A worker's average in progress, at most one at a time, and the worker's rounds.
 class AverageUnderWay {
  public:
   AverageUnderWay(Worker& worker, const StatePolicies& policies)

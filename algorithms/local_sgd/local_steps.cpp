@@ -267,8 +267,9 @@ PullOptions read_pull(Settings& settings, std::string_view prefix) {
   pull.strength =
       settings.number({strength, "Strength of a pull (lambda), which goes the share lambda x eta / p of the way."},
                       Range::at_least(0), pull.strength);
-  pull.draws = settings.choice({"draws", "Whether each worker draws for itself, or all are pulled in the same steps."},
-                               {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
+  pull.draws =
+      settings.choice({"draws", "Whether each worker draws its pulls, or all workers are pulled in the same steps."},
+                      {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
   return pull;
 }
 

@@ -34,7 +34,8 @@ struct OuterState {
   ModelStatePtr first{};   // the momentum
   ModelStatePtr second{};  // the second moment; adaptive optimizers only
 };
-// Returns `whole` with one slice of each moment replaced by that of `part`; a null moment of `whole` by all of `part`.
+// Returns `whole` with one slice of each moment taken from `part`. A null moment of `whole` is replaced by the whole
+// moment of `part`.
 OuterState with_slice(const Participant& worker, const OuterState& whole, const OuterState& part, Slice slice);
 
 // Returns the new model, and updates the worker's outer moments. Empty: there is no outer step.

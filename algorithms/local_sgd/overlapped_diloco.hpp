@@ -122,7 +122,7 @@ inline std::unique_ptr<Algorithm> make_overlapped_diloco(Settings& settings, con
   RoundChoices choices{.period = read_sync_period(settings, context)};
   choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   const auto update = settings.choice(
-      {"update", "Whether a worker replaces its own part of the late average by its newest one (eager)."},
+      {"update", "Whether a worker replaces its own share of the late average by its newest difference (eager)."},
       {{"eager", Update::eager}, {"delayed", Update::delayed}}, Update::eager);
   choices.late = update == Update::eager ? make_eager_rule() : make_delayed_rule(Averaged::differences);
   choices.policies = read_buffer_policies(settings, context);

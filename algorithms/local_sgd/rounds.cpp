@@ -53,7 +53,7 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
     phase.micro_batches = static_cast<int>(*count);
   using Sampling = LocalPhase::Sampling;
   phase.sampling =
-      table.choice({"sampling", "Whether a worker takes its part of each epoch, or all samples in an own order."},
+      table.choice({"sampling", "Whether a worker takes its part of each epoch, or all samples in its own order."},
                    {{"shards", Sampling::shards}, {"own-order", Sampling::own}}, phase.sampling);
   if (phase.sampling == Sampling::own && !context.has_epochs) table.fault("sampling", "needs a data set");
   if (phase.sampling == Sampling::own && context.divides_data)

@@ -47,7 +47,7 @@ inline void take_local_steps(Worker& worker, Step count) {
 struct LocalPhase {
   enum class Sampling {
     shards,  // its part of each epoch, as in synchronous steps
-    own,     // all samples, in an order of its own in each epoch
+    own,     // all samples, in each worker's own order, which differs between epochs
   };
 
   std::optional<int> micro_batches{};  // in a worker's step; none: as in synchronous steps

@@ -104,7 +104,7 @@ class AskedRounds {
     table.optional_number({"share", "The requested share of the steps."}, Range::any());
     table.optional_integer({"rounds", "The requested number of rounds.", "rounds"}, 1, most_rounds);
     const auto found =
-        table.optional_integer({"found", "The nearest possible number, which is made.", "rounds"}, 1, most_steps);
+        table.optional_integer({"found", "The nearest possible number, which the run has.", "rounds"}, 1, most_steps);
     if (is_table_ && (found || table.has("rounds") || table.has("share")))
       settings_.fault(
           solved_for.name,
@@ -156,7 +156,7 @@ class AskedRounds {
 
 const Key period_steps{"steps", "Steps between averages; solved for if it is a table { rounds } or { share }.",
                        "steps"};
-const Key switch_step{"switch_step", "Number of first steps, in which gradients are averaged instead.", "steps"};
+const Key switch_step{"switch_step", "Number of first steps, which average gradients instead of models.", "steps"};
 
 // Reads a rule with periods of `steps` steps; this number may be solved for.
 std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const AlgorithmContext& context,
@@ -270,7 +270,7 @@ constexpr std::int64_t most_counted = 10'000'000;         // limit for counting 
 constexpr double smallest = 0x1p-300, largest = 0x1p300;  // range of coefficients, beyond any learning rate
 constexpr double precision = 1e-13;                       // relative precision of a coefficient
 
-// Where counting stops: so many rounds are farther from the requested number than the fewest possible ones are.
+// Counting stops at this number of rounds, which is farther from the requested number than the fewest possible.
 std::int64_t bound(std::int64_t rounds, std::int64_t fewest) { return 2 * std::max(rounds, fewest) + 2; }
 
 bool is_nearer(std::int64_t one, std::int64_t other, std::int64_t asked) {

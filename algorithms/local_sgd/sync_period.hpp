@@ -44,7 +44,7 @@ class SyncPeriod {
   virtual ~SyncPeriod() = default;
 
   // Returns the length, in [1, max(left, 1)], of the round that starts after `done` steps. It does not change within
-  // the round. learning_rate: that of the round's first step. left: steps until the end of the training.
+  // the round. learning_rate: the rate of the round's first step. left: steps until the end of the training.
   virtual Step at(Step done, double learning_rate, Step left) const = 0;
 
   // The number of steps of synchronous SGD before the first round.
@@ -58,7 +58,7 @@ class SyncPeriod {
     return usual;
   }
 
-  // The worker's rounds from its current step on. Their lengths are those of `at` if is_known_before().
+  // The worker's rounds from its current step on. They have the lengths that `at` returns if is_known_before().
   virtual std::unique_ptr<RoundLengths> begin(Worker& worker) const;
   // Whether `at` gives all lengths in advance.
   virtual bool is_known_before() const { return true; }

@@ -55,7 +55,7 @@ class GradientRound {
   // Takes one step along the weighted mean of the gradients (at least one), publishes the model and begins the next
   // round. The learning rate is multiplied by `rate_factor` and the gradients' mean weight, also for weight decay and
   // adaptive optimizers. For plain SGD the step is rate x (sum of weight x gradient) / (number of gradients), as if
-  // each gradient had a rate of its own.
+  // each gradient had a separate rate.
   void step(double rate_factor = 1) {
     server_.descend(std::exchange(sum_, {}) / (relative_weights_ * server_.micro_batches()),
                     {.rate_factor = rate_factor, .weight = first_weight_ * (relative_weights_ / gradients())});

@@ -16,7 +16,7 @@ namespace syncopate {
 
 class BackupAllReduce : public Algorithm {
  public:
-  // quorum: N, the number of workers that an all-reduce waits for; fewer if not as many are left.
+  // quorum: N, the number of workers that an all-reduce waits for; all remaining workers if fewer are left.
   explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
 
   void run(Worker& worker) const override {

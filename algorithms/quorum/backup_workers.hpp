@@ -74,7 +74,7 @@ class BackupWorkers : public Algorithm {
   }
 
   Forecast forecast(const PredictionInput& input) const override {
-    // Messages to and from several servers travel in parallel, so the time is that of one slice.
+    // Messages to and from several servers travel in parallel, so they take the time of one slice.
     const double round_trip_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
     return predict_quorum(quorum_, cancels(), round_trip_s, input);
   }
@@ -109,7 +109,8 @@ inline std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const 
 
 inline std::unique_ptr<Algorithm> make_k_sync(Settings& settings, const AlgorithmContext& context) {
   const auto gradients = settings.integer(
-      {"gradients", "Gradients per step, each from a different worker (K); k-batch-sync takes them from any workers."},
+      {"gradients",
+       "Gradients per step, each from a different worker (K); k-batch-sync takes gradients from any workers."},
       1, Stated(context.workers, "workers"));
   return std::make_unique<BackupWorkers>(static_cast<int>(gradients), BackupOptions{.late = LateWork::cancel});
 }

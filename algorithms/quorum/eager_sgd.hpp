@@ -79,7 +79,7 @@ inline std::unique_ptr<Algorithm> make_eager_sgd(Settings& settings, const Algor
   constexpr std::int64_t every_of_released_code = 32, most = std::numeric_limits<std::int64_t>::max();
   EagerOptions options;
   const Form form = settings.choice(
-      {"variant", "Which defaults the other keys have: how late workers are treated."},
+      {"variant", "Which treatment of late workers sets the defaults of the other keys."},
       {{"paper", Form::paper}, {"released", Form::released}, {"replayed", Form::replayed}}, Form::paper);
   options.activation =
       settings

@@ -1,5 +1,5 @@
 // Malenia SGD: each worker computes gradients at the same model again and again, until every worker has at least one;
-// the step is along the mean over workers of each worker's mean. What is under way is cancelled.
+// the step is along the mean of the workers' mean gradients. Gradients in progress are cancelled.
 // Source:  Tyurin and Richtarik 2023, "Optimal Time Complexities of Parallel Stochastic Optimization Methods Under a
 //          Fixed Computation Model", as its authors' later code has it.
 // Shapes:  gradient, parameters: (P,) flat float32.

@@ -197,7 +197,7 @@ std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const Algor
 std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context) {
   enum class Rule { mindflayer, clipping_rennala };
   const auto rule = settings.choice(
-      {"rule", "Whether each worker makes a fixed number of trials per step, or all workers make `trials` together."},
+      {"rule", "Whether each worker has a fixed number of trials per step, or all workers together have `trials`."},
       {{"mindflayer", Rule::mindflayer}, {"clipping-rennala", Rule::clipping_rennala}}, Rule::mindflayer);
   return rule == Rule::mindflayer ? make_own_trials(settings, context) : make_clipping_rennala(settings, context);
 }

@@ -29,8 +29,8 @@ class GradientsInTurn {
     while (sum.micro_batches() < count) sum += next();
     return sum;
   }
-  // The sum over as many micro-batches as it takes until the collective has ended. Micro-batches without a duration
-  // would be endlessly many, so the worker waits after the least number of them.
+  // The sum over all micro-batches that fit in until the collective has ended. Micro-batches without a duration
+  // would be infinitely many, so the worker waits after the least number of them.
   Gradient compute_during(const StartedCollective& collective) {
     Gradient sum = compute(least_);
     while (sum.compute_time() > Duration{} && !worker_.has_ended(collective)) sum += next();

@@ -139,7 +139,7 @@ class Recomputation final : public State {
   }
 
  private:
-  // All workers take as many additional steps as the worker that has dropped the most micro-batches needs.
+  // All workers take the number of additional steps that the worker with the most dropped micro-batches needs.
   void begin_epoch(Worker& worker, Step step) {
     const std::int64_t m = worker.micro_batches();
     const std::int64_t planned = (step - since_).value() * worker.size() * m;
@@ -163,7 +163,7 @@ class Recomputation final : public State {
   Step added_steps_{};
 };
 
-const Key redundancy_key{"redundancy", "How much is computed in addition (R), as a share of the planned work."};
+const Key redundancy_key{"redundancy", "Amount of additional computation (R), as a share of the planned work."};
 constexpr Range redundancies{.low = 0, .high = 1000};
 
 DropCompensation read_none(Settings&, const AlgorithmContext&) { return make_no_compensation(); }

@@ -34,7 +34,7 @@ struct StepWork {
   MicroBatch fresh{};                     // the first fresh micro-batch
   std::size_t fresh_count = 0;
   int micro_batches = 1;    // M; MicroBatch::index is from 0 to M - 1
-  int offered = 0;          // micro-batches that the divisor counts: those of this step, without those carried over
+  int offered = 0;          // micro-batches that the divisor counts: all of this step, except those carried over
   int offered_at_most = 0;  // the maximum of `offered` over all steps
   bool usual = true;        // false: a step added to the run, without a threshold
 

@@ -117,7 +117,7 @@ Preempt read_preempt(Settings& settings) {
 
 void read_normalisation(Settings& settings, DropComputeOptions& options) {
   options.normalisation = settings.choice(
-      {"normalisation", "By what sums are divided: all micro-batches, those computed, or the mean number computed."},
+      {"normalisation", "The divisor of sums: all micro-batches, the computed micro-batches, or their mean number."},
       {{"constant", Normalisation::constant},
        {"computed", Normalisation::computed},
        {"mean-rate", Normalisation::mean_rate}},

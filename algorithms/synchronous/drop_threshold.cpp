@@ -146,7 +146,7 @@ class ThresholdByCalibration final : public DropThreshold::State {
     // Steps may have different numbers of micro-batches. A shorter one is filled up with micro-batches of 0 s, which
     // any threshold keeps that keeps the step's last real one.
     for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
-    // A step lasts until the next one starts, so that T^c is everything in it except computing and waiting.
+    // A step lasts until the next step starts, so T^c is the step's time without computing and waiting.
     duration_ += worker.now() - step.start;
     const Step recorded = steps_ - options_.warmup_steps;
     if (recorded < options_.calibration_steps) return;
@@ -209,16 +209,17 @@ DropThreshold read_automatic_threshold(Settings& settings, const AlgorithmContex
        {"s-eff", SpeedupForm::effective},
        {"reference", SpeedupForm::reference}},
       options.form);
-  options.warmup_steps = settings.integer({"warmup_steps", "First steps, which are not measured.", "steps"}, 0, most,
-                                          options.warmup_steps.value());
-  options.calibration_steps = settings.integer({"calibration_steps", "Steps measured after these.", "steps"}, 1, most,
-                                               options.calibration_steps.value());
+  options.warmup_steps = settings.integer({"warmup_steps", "Number of first steps, which are not measured.", "steps"},
+                                          0, most, options.warmup_steps.value());
+  options.calibration_steps =
+      settings.integer({"calibration_steps", "Number of measured steps after the warm-up.", "steps"}, 1, most,
+                       options.calibration_steps.value());
   options.maximum_drop_rate =
       settings.optional_number({"maximum_drop_rate", "Largest share of micro-batches that may be dropped.", "", "any"},
                                {.low = 0, .high = 1, .low_open = true, .high_open = true});
   if (settings.has("calibration_clock"))
     options.clock = settings.choice(
-        {"calibration_clock", "Whether micro-batches are timed by the step's clock or each by a separate timer."},
+        {"calibration_clock", "Whether the step's clock times micro-batches, or a separate timer for each one."},
         {{"step", Clock::step}, {"micro-batch", Clock::micro_batch}}, options.clock);
   const bool is_clean = settings.faults_so_far() == faults;
   if (is_clean && context.total_steps && options.warmup_steps + options.calibration_steps >= *context.total_steps)

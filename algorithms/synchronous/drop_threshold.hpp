@@ -151,7 +151,7 @@ struct AutomaticThresholdOptions {
   };
   SpeedupForm form = SpeedupForm::throughput;
   Step warmup_steps{6};        // number of first steps that are not recorded
-  Step calibration_steps{44};  // I, recorded steps; both numbers are those of the reference code
+  Step calibration_steps{44};  // I, recorded steps; both numbers are from the reference code
   std::optional<double> maximum_drop_rate{};
   Clock clock = Clock::step;
 };

@@ -63,7 +63,7 @@ inline std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const Alg
   const double rate = settings.number({"drop_rate", "Probability that a worker's batch is left out of a step."},
                                       Range{.low = 0, .high = 1, .high_open = true});
   const Statistics statistics = settings.choice(
-      {"statistics", "Batches in BatchNorm statistics: only kept ones, or all (dropped ones run forward only)."},
+      {"statistics", "Batches in BatchNorm statistics: only kept batches, or all (dropped batches run forward only)."},
       {{"kept", Statistics::of_kept}, {"all", Statistics::of_all}}, Statistics::of_kept);
   constexpr std::int64_t usual_epoch = 2;
   std::optional<std::int64_t> epoch = settings.optional_integer(

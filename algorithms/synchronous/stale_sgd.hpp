@@ -3,7 +3,7 @@
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", section 2.1 and Figure 2: old gradients on one
 //          machine, their staleness ramped up over the first three epochs.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: staleness in steps.
-// Cost:    that of synchronous SGD; each worker also stores one model per step of staleness.
+// Cost:    as synchronous SGD; each worker also stores one model per step of staleness.
 // Differs: how staleness varies in the paper is not known. Here it is uniform over `staleness` +- `spread`, the same
 //          for all workers, rounded to whole steps; the ramp is linear.
 // Checks:  a staleness of 0 equals synchronous SGD bit for bit; the recurrence of delayed SGD in double precision; with
@@ -67,17 +67,20 @@ class StaleSgd : public Algorithm {
 inline std::unique_ptr<Algorithm> make_stale_sgd(Settings& settings, const AlgorithmContext& context) {
   constexpr double most = 10'000;
   StaleOptions options;
-  options.staleness = settings.number({"staleness", "Mean age of the model that gradients are computed at.", "steps"},
+  options.staleness = settings.number({"staleness", "Mean age of the model at which gradients are computed.", "steps"},
                                       Range::between(0, most));
-  options.spread = settings.number({"spread", "Staleness is drawn uniformly from `staleness` +- this.", "steps"},
-                                   Range::between(0, most), 0.0);
+  options.spread = settings.number(
+      {"spread", "Staleness is drawn uniformly from `staleness` - spread to `staleness` + spread.", "steps"},
+      Range::between(0, most), 0.0);
   if (options.spread > options.staleness) settings.fault("spread", "must be at most `staleness`");
   constexpr double usual_epochs = 3;
   std::optional<double> epochs = settings.optional_number(
       {"ramp_epochs", "Over how many epochs the staleness grows linearly from 0.", "epochs", "3 with a data set"},
       {.low = 0, .high = 1e6});
   const auto steps = settings.optional_integer(
-      {"ramp_steps", "The same in steps, instead of ramp_epochs.", "steps", "0 without a data set"}, 0, 1'000'000'000);
+      {"ramp_steps", "Over how many steps the staleness grows linearly from 0, instead of ramp_epochs.", "steps",
+       "0 without a data set"},
+      0, 1'000'000'000);
   if (epochs && !context.has_epochs) settings.fault("ramp_epochs", "needs a data set; without one, give ramp_steps");
   if (epochs && steps) settings.fault("ramp_steps", "must not be given together with ramp_epochs");
   if (!epochs && !steps && context.has_epochs) epochs = usual_epochs;
