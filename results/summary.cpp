@@ -121,6 +121,12 @@ Number kept_share_of_longest(Summary run) {
   return all > 0 ? Number(static_cast<double>(kept.back()) / static_cast<double>(all)) : std::nullopt;
 }
 
+Number largest_share_of_drops(Summary run) {
+  const std::int64_t all = sum(run.dropped_per_worker);
+  return all > 0 ? Number(static_cast<double>(std::ranges::max(run.dropped_per_worker)) / static_cast<double>(all))
+                 : std::nullopt;
+}
+
 Number formula_share(Summary run, bool is_first) {
   if (run.predicted.empty() || run.step_time_s() <= 0) return {};
   const FormulaTime& formula = is_first ? run.predicted.front() : run.predicted.back();
@@ -547,6 +553,9 @@ std::span<const Measure> measures() {
        &RunSummary::communicated_bytes, ComparedBy::ratio, "bytes, times"},
       {"drop_rate", "dropped %", "%", "Share of the micro-batches that were dropped.", neither, 100,
        &RunSummary::drop_rate},
+      {"largest_share_of_drops", "drops of one worker %", "%",
+       "Share of all dropped micro-batches that the worker with the most of them dropped.", neither, 100,
+       largest_share_of_drops},
       {"mean_staleness", "staleness steps", "steps",
        "Mean number of steps between the model of a gradient and its use.", neither, 1, &RunSummary::mean_staleness},
       {"micro_batches_per_s", "micro-batches/s", "micro-batches/s",

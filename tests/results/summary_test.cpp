@@ -301,6 +301,16 @@ TEST(Summary, MeasuresTheThroughputByAFormula) {
   EXPECT_FALSE(share());
 }
 
+TEST(Summary, MeasuresWhichShareOfTheDropsOneWorkerHas) {
+  const Measure& share = *measure_named("largest_share_of_drops");
+  RunSummary summary;
+  EXPECT_FALSE(share.value(summary));
+  summary.dropped_per_worker = {0, 0, 0};
+  EXPECT_FALSE(share.value(summary));
+  summary.dropped_per_worker = {2, 9, 1};
+  EXPECT_EQ(share.value(summary), 0.75);
+}
+
 TEST(Summary, MeasuresTheLongestSamples) {
   RunSummary summary = summarise(plan(), four_rows(), nullptr, 8, 2);
   EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));
