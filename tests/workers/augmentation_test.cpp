@@ -42,14 +42,18 @@ std::uint8_t pixel_of(std::uint32_t sample, std::size_t place) {
 }
 
 std::shared_ptr<const Dataset> stored(const std::vector<PixelScale>& scales = as_they_are) {
-  ByteImages train, test;
+  const auto pixels = std::make_shared<std::vector<std::uint8_t>>();
+  SampleRows train, test{.labels = {2}};
   for (std::uint32_t i = 0; i < image_count; ++i) {
-    for (std::size_t p = 0; p < features; ++p) train.pixels.push_back(pixel_of(i, p));
-    train.labels.push_back(static_cast<std::uint8_t>(i % 3));
+    for (std::size_t p = 0; p < features; ++p) pixels->push_back(pixel_of(i, p));
+    train.labels.push_back(i % 3);
   }
-  test.pixels.assign(features, 30);
-  test.labels.assign(1, 2);
-  return make_byte_images({.train = image_count, .test = 1, .shape = byte_shape, .classes = 3}, train, test, scales);
+  pixels->insert(pixels->end(), features, 30);
+  train.owner = pixels;
+  train.bytes = pixels->data();
+  test.bytes = pixels->data() + image_count * features;
+  return make_dataset({.train = image_count, .test = 1, .shape = byte_shape, .classes = 3, .has_byte_images = true},
+                      train, test, scales);
 }
 
 struct Met {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -116,8 +117,18 @@ struct PixelScale {
   float factor = 1;  // 1 / deviation
 };
 
-// Measures scales (channels,) over `pixels` (n, channels, height, width). A constant channel gets the factor 1.
-std::vector<PixelScale> measured_scales(std::span<const std::uint8_t> pixels, const SampleShape& shape);
+// The samples of a split, row by row: floats, or bytes that are normalised when they are gathered.
+struct SampleRows {
+  std::vector<std::int64_t> labels{};   // (n,)
+  const float* floats = nullptr;        // (n, features); null: bytes
+  const std::uint8_t* bytes = nullptr;  // (n, features)
+  const float* targets = nullptr;       // (n, targets) if labels are numbers
+  std::shared_ptr<const void> owner{};  // keeps the memory of the pointers
+};
+
+// `scales`: (channels,), for bytes; empty: measured over the training samples. A constant channel gets the factor 1.
+std::shared_ptr<const Dataset> make_dataset(const DatasetSize& size, SampleRows train, SampleRows test,
+                                            std::vector<PixelScale> scales = {});
 
 // Normalises one sample, (channels, height, width), with scales (channels,).
 void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale> scales, float* out);

@@ -167,19 +167,21 @@ std::vector<double> draw_centres(const GaussianMixtureOptions& options, std::uin
   return centres;
 }
 
-std::vector<float> draw_samples(const GaussianMixtureOptions& options, std::uint64_t seed,
-                                std::span<const double> centres, std::uint8_t stream, std::int64_t samples) {
+SampleRows draw_samples(const GaussianMixtureOptions& options, std::uint64_t seed, std::span<const double> centres,
+                        std::uint8_t stream, std::int64_t samples) {
   const auto dimension = static_cast<std::size_t>(options.dimension);
-  std::vector<float> inputs(static_cast<std::size_t>(samples) * dimension);
+  const auto inputs = std::make_shared<std::vector<float>>(static_cast<std::size_t>(samples) * dimension);
+  std::vector<std::int64_t> labels;
   std::vector<double> noise(dimension);
   for (std::int64_t i = 0; i < samples; ++i) {
     throw_if_interrupted();
     fill_standard_normal({.seed = seed, .purpose = Purpose::synthetic_data, .stream = stream, .step = i}, 0, noise);
-    const double* centre = centres.data() + static_cast<std::size_t>(i % options.classes) * dimension;
-    float* row = inputs.data() + static_cast<std::size_t>(i) * dimension;
+    labels.push_back(i % options.classes);
+    const double* centre = centres.data() + static_cast<std::size_t>(labels.back()) * dimension;
+    float* row = inputs->data() + static_cast<std::size_t>(i) * dimension;
     for (std::size_t d = 0; d < dimension; ++d) row[d] = static_cast<float>(centre[d] + noise[d]);
   }
-  return inputs;
+  return {.labels = std::move(labels), .floats = inputs->data(), .owner = inputs};
 }
 
 DatasetSize size_of(const GaussianMixtureOptions& options) {
@@ -188,30 +190,6 @@ DatasetSize size_of(const GaussianMixtureOptions& options) {
           .shape = {.channels = 1, .height = 1, .width = options.dimension},
           .classes = options.classes};
 }
-
-class GaussianMixture : public Dataset {
- public:
-  GaussianMixture(const GaussianMixtureOptions& options, std::uint64_t seed) : size_(size_of(options)) {
-    const auto centres = draw_centres(options, seed);
-    inputs_ = {draw_samples(options, seed, centres, train_stream, options.train),
-               draw_samples(options, seed, centres, test_stream, options.test)};
-  }
-
-  const DatasetSize& size() const override { return size_; }
-
-  void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
-    const auto& source = inputs_[split == Split::train ? 0 : 1];
-    const auto dimension = static_cast<std::size_t>(size_.shape.features());
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      std::copy_n(source.data() + samples[i] * dimension, dimension, inputs + i * dimension);
-      labels[i] = samples[i] % size_.classes;
-    }
-  }
-
- private:
-  DatasetSize size_;
-  std::array<std::vector<float>, 2> inputs_;
-};
 
 DatasetPlanner read_images(Settings& table) {
   return read_directory(
@@ -332,7 +310,7 @@ DatasetPlanner read_mixture(Settings& table) {
           Range::at_least(0), fallback.separation)};
   return [options](std::uint64_t seed) {
     return DatasetPlan{.size = size_of(options),
-                       .load = [options, seed] { return std::make_shared<GaussianMixture>(options, seed); }};
+                       .load = [options, seed] { return make_gaussian_mixture(options, seed); }};
   };
 }
 
@@ -541,7 +519,9 @@ std::string digest_of_files(std::span<const fs::path> files) {
 }
 
 std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOptions& options, std::uint64_t seed) {
-  return std::make_shared<GaussianMixture>(options, seed);
+  const auto centres = draw_centres(options, seed);
+  return make_dataset(size_of(options), draw_samples(options, seed, centres, train_stream, options.train),
+                      draw_samples(options, seed, centres, test_stream, options.test));
 }
 
 std::span<const DatasetRow> datasets() { return rows; }

@@ -25,45 +25,6 @@ using std::filesystem::path;
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 34;  // a larger file is considered damaged
 
-class ByteImageDataset : public Dataset {
- public:
-  ByteImageDataset(const DatasetSize& size, ByteImages train, ByteImages test, std::vector<PixelScale> scales)
-      : size_(size), splits_{std::move(train), std::move(test)}, scales_(std::move(scales)) {
-    assert(std::ssize(scales_) == size_.shape.channels);
-    size_.has_byte_images = true;
-  }
-
-  const DatasetSize& size() const override { return size_; }
-
-  void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
-    const ByteImages& images = splits_[split == Split::train ? 0 : 1];
-    const auto features = static_cast<std::size_t>(size_.shape.features());
-    // Rows are scattered in memory, so prefetching them halves the time of a gather.
-    constexpr std::size_t ahead = 2;
-    constexpr std::size_t cache_line = 64;
-    const auto fetch = [&](std::uint32_t sample) {
-      const std::uint8_t* row = images.pixels.data() + sample * features;
-      for (std::size_t p = 0; p < features; p += cache_line) __builtin_prefetch(row + p);
-    };
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      if (i + ahead < samples.size()) fetch(samples[i + ahead]);
-      normalise({images.pixels.data() + samples[i] * features, features}, scales_, inputs + i * features);
-      labels[i] = images.labels[samples[i]];
-    }
-  }
-
-  StoredImage stored_image(std::uint32_t sample) const override {
-    const auto features = static_cast<std::size_t>(size_.shape.features());
-    return {.pixels = {splits_[0].pixels.data() + sample * features, features}, .label = splits_[0].labels[sample]};
-  }
-  std::span<const PixelScale> pixel_scales() const override { return scales_; }
-
- private:
-  DatasetSize size_;
-  std::array<ByteImages, 2> splits_;
-  std::vector<PixelScale> scales_;
-};
-
 constexpr SampleShape shape{.channels = 3, .height = 32, .width = 32};
 
 struct Record {
@@ -124,9 +85,10 @@ std::int64_t samples_of(const path& directory, CifarLabels labels, Split split, 
   return samples;
 }
 
-ByteImages load_split(const path& directory, CifarLabels labels, Split split) {
+SampleRows load_split(const path& directory, CifarLabels labels, Split split) {
   const Record record = record_of(labels);
-  ByteImages images;
+  const auto pixels = std::make_shared<std::vector<std::uint8_t>>();
+  SampleRows rows{.owner = pixels};
   for (const path& file : files_of(directory, labels, split)) {
     throw_if_interrupted();
     const std::string content = content_of(file, most_bytes);
@@ -136,11 +98,12 @@ ByteImages load_split(const path& directory, CifarLabels labels, Split split) {
       const auto label = static_cast<std::uint8_t>(begin[record.label_at]);
       if (label >= record.classes)
         reject(file, fmt::format("record {} has label {}; must be in 0 .. {}", sample, label, record.classes - 1));
-      images.labels.push_back(label);
-      images.pixels.insert(images.pixels.end(), begin + record.label_bytes, begin + record.bytes());
+      rows.labels.push_back(label);
+      pixels->insert(pixels->end(), begin + record.label_bytes, begin + record.bytes());
     }
   }
-  return images;
+  rows.bytes = pixels->data();
+  return rows;
 }
 
 // The published constants are fractions of the largest pixel value, 255.
@@ -271,14 +234,13 @@ std::vector<std::int64_t> agreed_dimensions(const SplitFiles& files) {
 
 constexpr std::int64_t idx_classes = 10;
 
-ByteImages load_split(const SplitFiles& files) {
-  ByteImages data{.pixels = read_idx(files.images, 3).values, .labels = read_idx(files.labels, 1).values};
-  const auto bad =
-      std::find_if(data.labels.begin(), data.labels.end(), [](auto label) { return label >= idx_classes; });
-  if (bad != data.labels.end())
-    reject(files.labels,
-           fmt::format("label {} = {}; must be in 0 .. {}", bad - data.labels.begin(), *bad, idx_classes - 1));
-  return data;
+SampleRows load_split(const SplitFiles& files) {
+  const auto images = std::make_shared<const IdxArray>(read_idx(files.images, 3));
+  const std::vector<std::uint8_t> labels = read_idx(files.labels, 1).values;
+  const auto bad = std::ranges::find_if(labels, [](auto label) { return label >= idx_classes; });
+  if (bad != labels.end())
+    reject(files.labels, fmt::format("label {} = {}; must be in 0 .. {}", bad - labels.begin(), *bad, idx_classes - 1));
+  return {.labels = {labels.begin(), labels.end()}, .bytes = images->values.data(), .owner = images};
 }
 
 DatasetSize idx_size(const path& directory) {
@@ -296,11 +258,6 @@ DatasetSize idx_size(const path& directory) {
 }
 
 }  // namespace
-
-std::shared_ptr<const Dataset> make_byte_images(const DatasetSize& size, ByteImages train, ByteImages test,
-                                                std::vector<PixelScale> scales) {
-  return std::make_shared<ByteImageDataset>(size, std::move(train), std::move(test), std::move(scales));
-}
 
 DirectoryFormat cifar(CifarLabels labels, CifarScale scale, CifarRecords records) {
   const auto size_of = [labels, records](const path& directory) {
@@ -320,12 +277,9 @@ DirectoryFormat cifar(CifarLabels labels, CifarScale scale, CifarRecords records
               },
           .load =
               [labels, scale, size_of](const path& directory) {
-                const DatasetSize size = size_of(directory);
-                ByteImages train = load_split(directory, labels, Split::train);
-                auto scales =
-                    scale == CifarScale::published ? published_scales() : measured_scales(train.pixels, shape);
-                return make_byte_images(size, std::move(train), load_split(directory, labels, Split::test),
-                                        std::move(scales));
+                return make_dataset(size_of(directory), load_split(directory, labels, Split::train),
+                                    load_split(directory, labels, Split::test),
+                                    scale == CifarScale::published ? published_scales() : std::vector<PixelScale>());
               }};
 }
 
@@ -374,11 +328,8 @@ DirectoryFormat idx_images() {
               },
           .load =
               [](const path& directory) {
-                const DatasetSize size = idx_size(directory);
-                ByteImages train = load_split(find_split(directory, "train"));
-                std::vector<PixelScale> scales = measured_scales(train.pixels, size.shape);
-                return make_byte_images(size, std::move(train), load_split(find_split(directory, "t10k")),
-                                        std::move(scales));
+                return make_dataset(idx_size(directory), load_split(find_split(directory, "train")),
+                                    load_split(find_split(directory, "t10k")));
               }};
 }
 

@@ -24,15 +24,6 @@ struct ByteImage {
   }
 };
 
-struct ByteImages {
-  std::vector<std::uint8_t> pixels;  // (n, channels, height, width)
-  std::vector<std::uint8_t> labels;  // (n,), each below the number of classes
-};
-
-// Makes a data set from images. `scales`: (channels,), for both splits.
-std::shared_ptr<const Dataset> make_byte_images(const DatasetSize& size, ByteImages train, ByteImages test,
-                                                std::vector<PixelScale> scales);
-
 // CIFAR-10 and CIFAR-100 in their binary version: files of records. A record is a label (in CIFAR-100 a coarse and a
 // fine label), followed by 3 x 32 x 32 bytes, channel by channel.
 // Source: Krizhevsky 2009; the format is that of https://www.cs.toronto.edu/~kriz/cifar.html.

@@ -307,49 +307,15 @@ DatasetSize size_of(const BothSplits& splits) {
       .has_byte_images = splits.train.x.type() == "|u1" && splits.train.x.shape().size() > 2};
 }
 
-class NpyDataset : public Dataset {
- public:
-  explicit NpyDataset(BothSplits splits)
-      : size_(size_of(splits)), splits_{std::move(splits.train), std::move(splits.test)} {
-    const NpyArray& x = splits_[0].x;
-    if (x.type() == "|u1")
-      scales_ = measured_scales(
-          {x.data<std::uint8_t>(), static_cast<std::size_t>(size_.train * size_.shape.features())}, size_.shape);
-  }
-
-  const DatasetSize& size() const override { return size_; }
-
-  void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
-    const SplitData& data = splits_[split == Split::train ? 0 : 1];
-    const auto features = static_cast<std::size_t>(size_.shape.features());
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const std::size_t begin = samples[i] * features;
-      if (scales_.empty())
-        std::copy_n(data.x.data<float>() + begin, features, inputs + i * features);
-      else
-        normalise({data.x.data<std::uint8_t>() + begin, features}, scales_, inputs + i * features);
-      labels[i] = data.labels[samples[i]];
-    }
-  }
-
-  void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const override {
-    const SplitData& data = splits_[split == Split::train ? 0 : 1];
-    for (const std::uint32_t sample : samples)
-      targets = std::copy_n(data.y.data<float>() + sample * data.targets, data.targets, targets);
-  }
-
-  StoredImage stored_image(std::uint32_t sample) const override {
-    const auto features = static_cast<std::size_t>(size_.shape.features());
-    return {.pixels = {splits_[0].x.data<std::uint8_t>() + sample * features, features},
-            .label = splits_[0].labels[sample]};
-  }
-  std::span<const PixelScale> pixel_scales() const override { return scales_; }
-
- private:
-  DatasetSize size_;
-  std::array<SplitData, 2> splits_;
-  std::vector<PixelScale> scales_;  // (channels,), for uint8; empty for float32
-};
+SampleRows rows_of(SplitData split) {
+  const auto data = std::make_shared<const SplitData>(std::move(split));
+  const bool are_bytes = data->x.type() == "|u1";
+  return {.labels = data->labels,
+          .floats = are_bytes ? nullptr : data->x.data<float>(),
+          .bytes = are_bytes ? data->x.data<std::uint8_t>() : nullptr,
+          .targets = data->targets > 0 ? data->y.data<float>() : nullptr,
+          .owner = data};
+}
 
 struct BothTokens {
   TokenSequences train, test;
@@ -406,7 +372,8 @@ DatasetSize size_in(const path& directory, const NpyTokens& tokens) {
 
 std::shared_ptr<const Dataset> load_from(const path& directory, const NpyTokens& tokens) {
   BothSplits splits = read_both(directory, tokens.padding);
-  if (!holds_tokens(splits.train.x)) return std::make_shared<NpyDataset>(std::move(splits));
+  if (!holds_tokens(splits.train.x))
+    return make_dataset(size_of(splits), rows_of(std::move(splits.train)), rows_of(std::move(splits.test)));
   BothTokens both = tokens_of(splits, tokens.padding);
   const DatasetSize size = size_of(splits, both, tokens);
   return make_token_dataset(size, std::move(both.train), std::move(both.test));
