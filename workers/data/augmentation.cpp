@@ -20,13 +20,15 @@ namespace {
 enum Place : std::size_t { place_of_row, place_of_column, place_of_flip, place_of_angle, place_of_zoom, places = 8 };
 
 // A data set whose samples are those of another, except for the training samples of gradients.
-class ChangedDataset : public Dataset {
+class AugmentedDataset : public Dataset {
  public:
-  explicit ChangedDataset(std::shared_ptr<const Dataset> inner) : inner_(std::move(inner)) {}
+  AugmentedDataset(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation)
+      : inner_(std::move(inner)), augmentation_(augmentation) {
+    assert(!augmentation_.changes_images() || size().has_byte_images);
+    assert(augmentation_.label_noise == 0 || size().classes > 1);
+  }
 
   const DatasetSize& size() const override { return inner_->size(); }
-  StoredImage stored_image(std::uint32_t sample) const override { return inner_->stored_image(sample); }
-  std::span<const PixelScale> pixel_scales() const override { return inner_->pixel_scales(); }
   void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
     inner_->gather(split, samples, inputs, labels);
   }
@@ -34,26 +36,24 @@ class ChangedDataset : public Dataset {
     inner_->gather_targets(split, samples, targets);
   }
 
- protected:
-  std::shared_ptr<const Dataset> inner_;
-};
-
-class AugmentedImages : public ChangedDataset {
- public:
-  AugmentedImages(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation)
-      : ChangedDataset(std::move(inner)), augmentation_(augmentation) {
-    assert(inner_->size().has_byte_images);
+  void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const override {
+    if (augmentation_.changes_images())
+      gather_changed(visits, inputs, labels);
+    else
+      inner_->gather_training(visits, inputs, labels);
+    if (augmentation_.label_noise > 0) change_labels(visits, labels);
   }
 
-  void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const override {
+ private:
+  void gather_changed(const Visits& visits, float* inputs, std::int64_t* labels) const {
     const auto features = static_cast<std::size_t>(size().shape.features());
-    const auto scales = pixel_scales();
+    const auto scales = inner_->pixel_scales();
     thread_local std::vector<std::uint8_t> pixels;
     thread_local std::vector<double> draws;
     pixels.resize(features);
     draws.resize(places + draws_of_operation * static_cast<std::size_t>(operations()));
     for (std::size_t i = 0; i < visits.size(); ++i) {
-      const StoredImage image = stored_image(visits.samples[i]);
+      const StoredImage image = inner_->stored_image(visits.samples[i]);
       visits.stream(Purpose::augmentation, i).fill_uniform(0, draws);
       change(image, draws, pixels);
       normalise(pixels, scales, inputs + i * features);
@@ -61,7 +61,6 @@ class AugmentedImages : public ChangedDataset {
     }
   }
 
- private:
   int operations() const { return augmentation_.randaugment ? augmentation_.randaugment->operations : 0; }
 
   void change(const StoredImage& stored, std::span<const double> draws, std::span<std::uint8_t> pixels) const {
@@ -91,31 +90,21 @@ class AugmentedImages : public ChangedDataset {
             .flip = augmentation_.flip && draws[place_of_flip] < 0.5};
   }
 
-  Augmentation augmentation_;
-};
-
-class NoisyLabels : public ChangedDataset {
- public:
-  NoisyLabels(std::shared_ptr<const Dataset> inner, double probability)
-      : ChangedDataset(std::move(inner)), probability_(probability) {
-    assert(size().classes > 1);
-  }
-
-  void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const override {
-    inner_->gather_training(visits, inputs, labels);
+  void change_labels(const Visits& visits, std::int64_t* labels) const {
+    const double probability = augmentation_.label_noise;
     const std::int64_t others = size().classes - 1;
     for (std::size_t i = 0; i < visits.size(); ++i) {
       const double draw = visits.stream(Purpose::label_noise, i).uniform(0);
-      if (draw >= probability_) continue;
+      if (draw >= probability) continue;
       // Given that the label changes, draw / probability is uniform. It selects one of the other classes.
       const auto place =
-          std::min(static_cast<std::int64_t>(draw / probability_ * static_cast<double>(others)), others - 1);
+          std::min(static_cast<std::int64_t>(draw / probability * static_cast<double>(others)), others - 1);
       labels[i] = (labels[i] + 1 + place) % size().classes;
     }
   }
 
- private:
-  double probability_;
+  std::shared_ptr<const Dataset> inner_;
+  Augmentation augmentation_;
 };
 
 constexpr double least_mixup = 1e-3;  // a smaller alpha would give only shares of 0 and 1
@@ -333,9 +322,8 @@ void warp_bilinear(const Plane& in, const Warp& how, std::uint8_t* out) {
 }  // namespace
 
 std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation) {
-  if (augmentation.changes_images()) inner = std::make_shared<AugmentedImages>(std::move(inner), augmentation);
-  if (augmentation.label_noise > 0) inner = std::make_shared<NoisyLabels>(std::move(inner), augmentation.label_noise);
-  return inner;
+  if (!augmentation.changes_images() && augmentation.label_noise == 0) return inner;
+  return std::make_shared<AugmentedDataset>(std::move(inner), augmentation);
 }
 
 Augmentation read_augmentation(Settings& training) {
