@@ -370,10 +370,7 @@ TEST_P(OwnOrder, HasAllSamplesOnceForEachWorkerWhateverLiesBefore) {
   ASSERT_EQ(sampler.steps_per_epoch(), 4);
   std::map<std::int64_t, std::vector<std::uint32_t>> orders;  // by epoch
   for (const MicroBatch& micro_batch : objective->evaluated) {
-    std::vector<std::uint32_t> numbers(size);
-    sampler.sample_numbers(micro_batch, numbers);
-    auto& order = orders[sampler.epoch(micro_batch)];
-    order.insert(order.end(), numbers.begin(), numbers.end());
+    sampler.append_samples(micro_batch, orders[sampler.epoch(micro_batch)]);
   }
   ASSERT_EQ(orders.size(), 3u);
   std::set<std::vector<std::uint32_t>> unlike;

@@ -44,7 +44,8 @@ struct Reader {
   std::vector<float> inputs;
 
   void read(const MicroBatch& micro_batch) {
-    sampler.sample_numbers(micro_batch, numbers);
+    numbers.clear();
+    sampler.append_samples(micro_batch, numbers);
     std::ranges::fill(epochs, sampler.epoch(micro_batch));
     dataset->gather_training({.seed = 1, .samples = numbers, .epochs = epochs}, inputs.data(), labels.data());
     if (mixup > 0) mix(drawn_mixture(1, micro_batch, batch, mixup), inputs);

@@ -63,9 +63,10 @@ class HandWritten {
   void train() {
     const torch::Tensor inputs = torch::empty({batch, 784});
     const torch::Tensor labels = torch::empty({batch}, torch::kLong);
-    std::vector<std::uint32_t> samples(batch);
+    std::vector<std::uint32_t> samples;
     for (int s = 0; s < steps; ++s, ++step_) {
-      sampler_.sample_numbers({Rank{session->rank()}, step_, 0}, samples);
+      samples.clear();
+      sampler_.append_samples({Rank{session->rank()}, step_, 0}, samples);
       data_->gather(Split::train, samples, inputs.data_ptr<float>(), labels.data_ptr<std::int64_t>());
       flat_.zero_();
       torch::nn::functional::cross_entropy(model_->forward(inputs), labels).backward();

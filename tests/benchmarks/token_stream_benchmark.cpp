@@ -69,8 +69,8 @@ void WindowsAgainstGradient(benchmark::State& state) {
   std::int64_t step = 0;
   for (auto _ : state) {
     // Each side has its own steps, so neither finds the other's windows in the caches of the processor.
-    std::vector<std::uint32_t> samples(static_cast<std::size_t>(batch));
-    sampler.sample_numbers({.worker = Rank{0}, .step = step++, .index = 0}, samples);
+    std::vector<std::uint32_t> samples;
+    sampler.append_samples({.worker = Rank{0}, .step = step++, .index = 0}, samples);
     std::int64_t sum = 0;
     reading_s += seconds_of([&] {
       for (const std::uint32_t sample : samples) {

@@ -159,9 +159,9 @@ TEST(Dropout, GradientsAreThoseOfTheMaskedNetwork) {
   const auto theta = objective.initial_parameters(2);
   const auto found = flatten(objective.gradient(theta.data(), nullptr, {&micro_batches[2], 1}));
 
-  Batch batch{.samples = std::vector<std::uint32_t>(4), .epochs = std::vector<std::int64_t>(4, 3), .seed = 11};
+  Batch batch{.samples = {}, .epochs = std::vector<std::int64_t>(4, 3), .seed = 11};
   const Sampler sampler(sampling);
-  sampler.sample_numbers(micro_batches[2], batch.samples);
+  sampler.append_samples(micro_batches[2], batch.samples);
   ASSERT_EQ(sampler.steps_per_epoch(), 3);  // so step 9 is of epoch 3
   const auto mask = mask_of(only_dropout(hidden, share), batch).to(torch::kDouble);
 
@@ -257,9 +257,9 @@ TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
   const MicroBatch micro_batch{.worker = Rank{1}, .step = 9, .index = 1};
   const auto found = flatten(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
 
-  Batch batch{.samples = std::vector<std::uint32_t>(5), .epochs = std::vector<std::int64_t>(5, 1), .seed = 11};
+  Batch batch{.samples = {}, .epochs = std::vector<std::int64_t>(5, 1), .seed = 11};
   const Sampler sampler(text_sampling);
-  sampler.sample_numbers(micro_batch, batch.samples);
+  sampler.append_samples(micro_batch, batch.samples);
   ASSERT_EQ(sampler.steps_per_epoch(), 5);  // so step 9 is of epoch 1
   auto parameters = view_parameters(objective.network(), theta.data());
   for (auto& parameter : parameters) parameter = parameter.to(torch::kDouble).requires_grad_();

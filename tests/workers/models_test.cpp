@@ -388,8 +388,8 @@ Batch batch_of(const Case& one, Split split, const std::vector<std::uint32_t>& n
 }
 
 Batch batch_of(const Case& one, const MicroBatch& micro_batch) {
-  std::vector<std::uint32_t> numbers(5);
-  Sampler(deep_sampling).sample_numbers(micro_batch, numbers);
+  std::vector<std::uint32_t> numbers;
+  Sampler(deep_sampling).append_samples(micro_batch, numbers);
   return batch_of(one, Split::train, numbers);
 }
 

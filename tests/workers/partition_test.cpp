@@ -127,9 +127,7 @@ TEST(PartitionedSampler, AWorkerGoesThroughItsOwnSamplesAgainAndAgain) {
       const std::int64_t micro_batches = std::ssize(own) / 2;
       std::vector<std::uint32_t> order;
       for (std::int64_t i = 0; i < micro_batches; ++i) {
-        std::vector<std::uint32_t> numbers(2);
-        sampler.sample_numbers({.worker = Rank{worker}, .step = pass * micro_batches + i}, numbers);
-        order.insert(order.end(), numbers.begin(), numbers.end());
+        sampler.append_samples({.worker = Rank{worker}, .step = pass * micro_batches + i}, order);
       }
       const std::set<std::uint32_t> seen(order.begin(), order.end());
       EXPECT_EQ(seen.size(), order.size()) << "no sample twice in a pass";

@@ -29,8 +29,8 @@ struct Samples {
 };
 
 inline Samples samples_of(const MicroBatch& micro_batch) {
-  std::vector<std::uint32_t> numbers(5);
-  Sampler(sampling).sample_numbers(micro_batch, numbers);
+  std::vector<std::uint32_t> numbers;
+  Sampler(sampling).append_samples(micro_batch, numbers);
   Samples samples{std::vector<float>(5 * 144), std::vector<std::int64_t>(5)};
   images()->gather(Split::train, numbers, samples.inputs.data(), samples.labels.data());
   return samples;

@@ -20,8 +20,8 @@ namespace {
 const SamplerOptions options{.samples = 103, .workers = 4, .micro_batches = 2, .micro_batch_size = 3, .seed = 5};
 
 std::vector<std::uint32_t> draw(const Sampler& sampler, int worker, std::int64_t step, int index) {
-  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(sampler.options().micro_batch_size));
-  sampler.sample_numbers({.worker = Rank{worker}, .step = step, .index = index}, numbers);
+  std::vector<std::uint32_t> numbers;
+  sampler.append_samples({.worker = Rank{worker}, .step = step, .index = index}, numbers);
   return numbers;
 }
 

@@ -223,8 +223,8 @@ void set_parameters(const Case& one, const std::vector<float>& flat) {
 
 // The mean loss over all questions about a micro-batch's texts. Labels are smoothed as in PyTorch.
 torch::Tensor loss_of(const Case& one, const MicroBatch& micro_batch, double smoothing = 0) {
-  std::vector<std::uint32_t> numbers(5);
-  Sampler(sampling).sample_numbers(micro_batch, numbers);
+  std::vector<std::uint32_t> numbers;
+  Sampler(sampling).append_samples(micro_batch, numbers);
   std::vector<torch::Tensor> logits, answers;
   for (const std::uint32_t number : numbers) {
     const Asked asked = one.ask(Split::train, number, micro_batch.step.value() / one.objective.steps_per_epoch());

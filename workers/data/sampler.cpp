@@ -77,30 +77,29 @@ void Sampler::check() const {
                                   worker, options_.shards[worker].size(), options_.micro_batch_size));
 }
 
-void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
-  assert(std::ssize(out) == options_.micro_batch_size);
-  assert(micro_batch.worker.value >= 0 && micro_batch.worker.value < options_.workers);
-  assert(options_.batching != Batching::packed);
-  if (options_.is_formed()) {
-    Order holder;
-    std::ranges::copy(batches(micro_batch, holder), out.begin());
-  } else if (options_.shards.empty()) {
-    take_of_epoch(micro_batch, out);
-  } else {
-    take_of_own(micro_batch, out);
-  }
-}
-
 void Sampler::append_own(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const {
-  if (options_.is_formed()) {
-    Order holder;
-    const auto samples = batches(micro_batch, holder);
-    out.insert(out.end(), samples.begin(), samples.end());
-  } else {
-    const std::size_t before = out.size();
-    out.resize(before + static_cast<std::size_t>(options_.micro_batch_size));
-    sample_numbers(micro_batch, std::span(out).subspan(before));
+  assert(micro_batch.worker.value >= 0 && micro_batch.worker.value < options_.workers);
+  const std::int64_t size = options_.micro_batch_size, workers = options_.workers, worker = micro_batch.worker.value;
+  const std::int64_t step = step_of(micro_batch);
+  if (!options_.shards.empty()) {
+    const auto& own = options_.shards[static_cast<std::size_t>(worker)];
+    const std::int64_t of_pass = micro_batches_of_pass(micro_batch.worker);
+    const std::int64_t number = step * options_.micro_batches + micro_batch.index;
+    const Order pass = order(micro_batch.worker, number / of_pass, own.size());
+    auto next = pass->order.begin() + number % of_pass * size;
+    for (std::int64_t i = 0; i < size; ++i) out.push_back(own[*next++]);
+    return;
   }
+  const Order all = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
+  const std::int64_t number = step % steps_per_epoch_ * options_.micro_batches + micro_batch.index;
+  if (options_.is_formed()) {
+    const auto samples = (*all)[(number * workers + worker) % all->micro_batches()];
+    out.insert(out.end(), samples.begin(), samples.end());
+    return;
+  }
+  const std::int64_t shard = (options_.samples - worker + workers - 1) / workers;
+  for (std::int64_t i = 0; i < size; ++i)
+    out.push_back(all->order[static_cast<std::size_t>(worker + (number * size + i) % shard * workers)]);
 }
 
 void Sampler::append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const {
@@ -119,41 +118,10 @@ void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uin
   std::ranges::fill(own, longest);
 }
 
-// The result is valid as long as `holder` exists.
-std::span<const std::uint32_t> Sampler::batches(const MicroBatch& micro_batch, Order& holder) const {
-  const std::int64_t step = step_of(micro_batch);
-  holder = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
-  const std::int64_t own = step % steps_per_epoch_ * options_.micro_batches + micro_batch.index;
-  return (*holder)[(own * options_.workers + micro_batch.worker.value) % holder->micro_batches()];
-}
-
 std::int64_t Sampler::epoch(const MicroBatch& micro_batch) const {
   const auto step = step_of(micro_batch);
   if (options_.shards.empty()) return step / steps_per_epoch_;
   return (step * options_.micro_batches + micro_batch.index) / micro_batches_of_pass(micro_batch.worker);
-}
-
-void Sampler::take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
-  const auto step = step_of(micro_batch);
-  const auto all = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
-  const std::int64_t workers = options_.workers;
-  const std::int64_t worker = micro_batch.worker.value;
-  const std::int64_t shard = (options_.samples - worker + workers - 1) / workers;
-  std::int64_t position =
-      ((step % steps_per_epoch_ * options_.micro_batches + micro_batch.index) * options_.micro_batch_size) % shard;
-  for (auto& number : out) {
-    number = all->order[static_cast<std::size_t>(worker + position * workers)];
-    if (++position == shard) position = 0;
-  }
-}
-
-void Sampler::take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
-  const auto& own = options_.shards[static_cast<std::size_t>(micro_batch.worker.value)];
-  const std::int64_t of_pass = micro_batches_of_pass(micro_batch.worker);
-  const std::int64_t number = step_of(micro_batch) * options_.micro_batches + micro_batch.index;
-  const auto pass = order(micro_batch.worker, number / of_pass, own.size());
-  auto next = pass->order.begin() + number % of_pass * options_.micro_batch_size;
-  for (auto& sample : out) sample = own[*next++];
 }
 
 Sampler::Order Sampler::order(Rank worker, std::int64_t epoch, std::size_t size) const {

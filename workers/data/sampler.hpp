@@ -113,10 +113,9 @@ class Sampler {
     return {.worker = micro_batch.worker, .step = step_of(micro_batch), .index = micro_batch.index};
   }
 
-  // Writes the sample numbers of a micro-batch, (B,). An index of M or more continues with the next samples of the
-  // worker's shard, which starts again after its end. Not for packed micro-batches.
-  void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
-  // Appends the sample numbers of a micro-batch of any kind. Packed micro-batches have different numbers of samples.
+  // Appends the sample numbers of a micro-batch, (B,). Packed micro-batches have different numbers of samples. Unless
+  // micro-batches are formed by length, an index of M or more continues with the next samples of the worker's shard,
+  // which starts again after its end.
   void append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
   // Appends the lengths of the micro-batch's own samples, even with repeats_longest. Lengths must be known.
   void append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const;
@@ -136,16 +135,14 @@ class Sampler {
     Order order;
   };
   void check() const;
+  // As append_samples(), but without repeats_longest.
   void append_own(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
   std::int64_t micro_batches_of_pass(Rank worker) const {
     return std::ssize(options_.shards[static_cast<std::size_t>(worker.value)]) / options_.micro_batch_size;
   }
-  void take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
-  void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   // Returns the order of `size` samples. It is cached, because the next micro-batches need the same order.
   Order order(Rank worker, std::int64_t epoch, std::size_t size) const;
   EpochBatches draw_order(Rank worker, std::int64_t epoch, std::size_t size) const;
-  std::span<const std::uint32_t> batches(const MicroBatch& micro_batch, Order& holder) const;
 
   SamplerOptions options_;
   std::int64_t steps_per_epoch_ = 0;

@@ -91,12 +91,11 @@ class SampleBatch {
   }
 
   void name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches) {
-    const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
-    numbers_.resize(micro_batches.size() * size);
-    epochs_.resize(numbers_.size());
-    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-      sampler.sample_numbers(micro_batches[m], std::span(numbers_).subspan(m * size, size));
-      std::fill_n(epochs_.begin() + static_cast<std::ptrdiff_t>(m * size), size, sampler.epoch(micro_batches[m]));
+    numbers_.clear();
+    epochs_.clear();
+    for (const MicroBatch& micro_batch : micro_batches) {
+      sampler.append_samples(micro_batch, numbers_);
+      epochs_.resize(numbers_.size(), sampler.epoch(micro_batch));
     }
   }
 
