@@ -107,45 +107,21 @@ std::span<const std::uint32_t> samples_of(const Sampler& sampler, const MicroBat
   return samples;
 }
 
-class SampledLengths final : public BatchLengths {
- public:
-  SampledLengths(std::shared_ptr<const Sampler> sampler, std::shared_ptr<const std::vector<std::int32_t>> lengths)
-      : sampler_(std::move(sampler)), lengths_(std::move(lengths)), shortest_(std::ranges::min(*lengths_)) {}
-
-  void append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const override {
-    for (const std::uint32_t sample : samples_of(*sampler_, micro_batch)) lengths.push_back((*lengths_)[sample]);
-  }
-  int workers() const override { return sampler_->options().workers; }
-  int micro_batches() const override { return sampler_->options().micro_batches; }
-  std::int64_t steps_per_epoch() const override { return sampler_->steps_per_epoch(); }
-  bool differs_by_worker() const override { return !sampler_->options().shards.empty(); }
-  std::int64_t fewest_samples() const override {
-    return sampler_->options().batching == Batching::packed ? 1 : sampler_->options().micro_batch_size;
-  }
-  std::int32_t shortest() const override { return shortest_; }
-
- private:
-  std::shared_ptr<const Sampler> sampler_;
-  std::shared_ptr<const std::vector<std::int32_t>> lengths_;
-  std::int32_t shortest_;
-};
-
 }  // namespace
 
-BatchingOptions read_batching(Settings& training) {
-  BatchingOptions options;
-  options.kind = training.choice(
+void read_batching(Settings& training, SamplerOptions& sampling) {
+  sampling.batching = training.choice(
       {"batching",
        "How sequences form a micro-batch: by number, padded, packed to a token budget, or of similar length."},
       {{"count", Batching::count},
        {"padded", Batching::padded},
        {"packed", Batching::packed},
        {"bucketed", Batching::bucketed}},
-      options.kind);
+      sampling.batching);
   const char* const name = "token_budget";
   constexpr std::int64_t most = 1 << 30;
-  if (options.kind == Batching::packed)
-    options.token_budget = training.integer(
+  if (sampling.batching == Batching::packed)
+    sampling.token_budget = training.integer(
         {name, "Maximum number of tokens of a packed micro-batch; a longer sequence is a micro-batch of its own.",
          "tokens"},
         1, most);
@@ -153,14 +129,6 @@ BatchingOptions read_batching(Settings& training) {
     training.optional_integer(
         {name, "Used only with batching = \"packed\"; allowed with others so that batching can be swept.", "tokens"}, 1,
         most);
-  return options;
-}
-
-bool suits_batching(const DatasetPlan& data, const BatchingOptions& batching, std::string_view dataset,
-                    Settings& training) {
-  if (batching.kind == Batching::count || data.size.shape.has_tokens()) return true;
-  training.fault("batching", fmt::format("must be \"count\": the samples of {} are not sequences", dataset));
-  return false;
 }
 
 std::vector<Numbers> divide(std::span<const std::int64_t> labels, std::int64_t classes, int workers,
@@ -270,11 +238,6 @@ std::vector<std::int32_t> training_lengths(const Dataset& dataset, const Compute
   for (std::size_t i = 0; i < lengths.size(); ++i)
     lengths[i] = computed.of(dataset.length(Split::train, static_cast<std::uint32_t>(i)));
   return lengths;
-}
-
-std::shared_ptr<const BatchLengths> sampled_lengths(std::shared_ptr<const Sampler> sampler,
-                                                    std::shared_ptr<const std::vector<std::int32_t>> lengths) {
-  return std::make_shared<SampledLengths>(std::move(sampler), std::move(lengths));
 }
 
 }  // namespace syncopate

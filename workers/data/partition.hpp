@@ -18,20 +18,8 @@
 
 namespace syncopate {
 
-// How sequences form micro-batches: the keys `batching` and `token_budget` of [training].
-struct BatchingOptions {
-  Batching kind = Batching::count;
-  std::int64_t token_budget = 0;  // for packed micro-batches
-
-  bool is_formed() const { return kind == Batching::packed || kind == Batching::bucketed; }
-  bool pads() const { return kind == Batching::padded || kind == Batching::bucketed; }
-};
-
-BatchingOptions read_batching(Settings& training);
-
-// Whether the data set has sequences or the batching does not need them. If not, reports a fault.
-bool suits_batching(const DatasetPlan& data, const BatchingOptions& batching, std::string_view dataset,
-                    Settings& training);
+// Reads how sequences form micro-batches: the keys `batching` and `token_budget` of [training].
+void read_batching(Settings& training, SamplerOptions& sampling);
 
 struct PartitionOptions {
   enum class Kind {
@@ -54,12 +42,6 @@ std::optional<PartitionOptions> read_partition(Settings& training);
 // Returns the labels of all training samples, (n,).
 std::vector<std::int64_t> labels_of(const Dataset& dataset);
 
-// Returns the training samples of each worker. Reads all labels.
-inline std::vector<std::vector<std::uint32_t>> divide(const Dataset& dataset, int workers,
-                                                      const PartitionOptions& options, std::uint64_t seed) {
-  return divide(labels_of(dataset), dataset.size().classes, workers, options, seed);
-}
-
 // Defines the length of a sequence for all that depends on lengths: the number of its tokens that a model computes.
 struct ComputedTokens {
   std::int64_t longest = 0;  // sequences are truncated to this length; 0: never
@@ -72,10 +54,6 @@ struct ComputedTokens {
 
 // Returns the lengths of all training samples, (n,). Throws DataFault if the samples are not sequences.
 std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed = {});
-
-// Returns the lengths in the sampler's micro-batches. `lengths` are those of all training samples, at least one.
-std::shared_ptr<const BatchLengths> sampled_lengths(std::shared_ptr<const Sampler> sampler,
-                                                    std::shared_ptr<const std::vector<std::int32_t>> lengths);
 
 // Numbers of samples by class, and by length (ComputedTokens) in up to eight bins with about equal numbers of training
 // samples. They show which data are lost with dropped micro-batches.

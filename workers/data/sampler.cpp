@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -102,10 +101,11 @@ void Sampler::append_own(const MicroBatch& micro_batch, std::vector<std::uint32_
     out.push_back(all->order[static_cast<std::size_t>(worker + (number * size + i) % shard * workers)]);
 }
 
-void Sampler::append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const {
-  std::vector<std::uint32_t> samples;
+void Sampler::append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const {
+  thread_local std::vector<std::uint32_t> samples;
+  samples.clear();
   append_own(micro_batch, samples);
-  for (const std::uint32_t sample : samples) out.push_back((*options_.lengths)[sample]);
+  for (const std::uint32_t sample : samples) lengths.push_back((*options_.lengths)[sample]);
 }
 
 void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const {

@@ -12,6 +12,7 @@
 // micro-batches repeats its first ones.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -93,19 +94,30 @@ struct SamplerOptions {
   bool repeats_longest = false;
 
   bool is_formed() const { return batching == Batching::packed || batching == Batching::bucketed; }
+  bool pads() const { return batching == Batching::padded || batching == Batching::bucketed; }
   // floor(n / (K M B)); 0: too few samples for one step. Not valid for packed micro-batches.
   std::int64_t steps_per_epoch() const { return samples / (std::int64_t{workers} * micro_batches * micro_batch_size); }
 };
 
-// Thread-safe.
-class Sampler {
+// Thread-safe. Its BatchLengths need lengths in the options; they are those of the micro-batches' own samples, even with
+// repeats_longest.
+class Sampler final : public BatchLengths {
  public:
   // Throws DataFault if there are too few samples for a step, if a worker has too few samples for a micro-batch, or if
   // there are more than 2^32 - 1 samples.
   explicit Sampler(SamplerOptions options);
 
   const SamplerOptions& options() const { return options_; }
-  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+  void append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const override;
+  int workers() const override { return options_.workers; }
+  int micro_batches() const override { return options_.micro_batches; }
+  std::int64_t steps_per_epoch() const override { return steps_per_epoch_; }
+  bool differs_by_worker() const override { return !options_.shards.empty(); }
+  std::int64_t fewest_samples() const override {
+    return options_.batching == Batching::packed ? 1 : options_.micro_batch_size;
+  }
+  std::int32_t shortest() const override { return *std::ranges::min_element(*options_.lengths); }
 
   // Returns the step that determines the data: the micro-batch's step plus first_step.
   std::int64_t step_of(const MicroBatch& micro_batch) const { return options_.first_step + micro_batch.step.value(); }
@@ -117,8 +129,6 @@ class Sampler {
   // micro-batches are formed by length, an index of M or more continues with the next samples of the worker's shard,
   // which starts again after its end.
   void append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
-  // Appends the lengths of the micro-batch's own samples, even with repeats_longest. Lengths must be known.
-  void append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const;
 
   // B; for packed micro-batches the rounded mean over the first epoch.
   std::int64_t samples_per_micro_batch() const { return samples_per_micro_batch_; }

@@ -251,10 +251,9 @@ struct NetworkTraining {
   std::optional<PartitionOptions> partition;
   Augmentation augmentation;
   ValidationOptions validation;
-  BatchingOptions batching;
   Arithmetic arithmetic;
   ComputedTokens computed{};  // the tokens that the model computes, for sequences
-  SamplerOptions sampling{};  // set once the data are known
+  SamplerOptions sampling{};  // complete once the data are known
 };
 
 ValidationOptions read_validation(Settings& training, std::uint64_t seed) {
@@ -291,7 +290,7 @@ NetworkTraining read_network_training(Settings& training, std::uint64_t seed) {
   how.partition = read_partition(training);
   how.augmentation = read_augmentation(training);
   how.validation = read_validation(training, seed);
-  how.batching = read_batching(training);
+  read_batching(training, how.sampling);
   how.arithmetic = read_arithmetic(training);
   return how;
 }
@@ -303,7 +302,7 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.augmentation.changes_samples()) training.fault("augmentation", "must be left out: this model has no data");
   if (how.validation.samples > 0) training.fault("validation_samples", "must be 0: this model has no data");
   if (how.validation.subset) training.fault("subset_samples", "must be left out: this model has no data");
-  if (how.batching.kind != Batching::count) training.fault("batching", "must be \"count\": this model has no data");
+  if (how.sampling.batching != Batching::count) training.fault("batching", "must be \"count\": this model has no data");
   for (const char* const key : {"device", "precision", "device_batch", "deterministic"})
     if (training.has(key)) training.fault(key, "must be left out: this model is not computed by LibTorch");
 }
@@ -366,7 +365,9 @@ std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOpt
 // The options of the sampler for loaded data.
 SamplerOptions sampling_of(const Dataset& dataset, const NetworkTraining& how) {
   SamplerOptions sampling = how.sampling;
-  if (how.partition) sampling.shards = divide(dataset, sampling.workers, *how.partition, sampling.seed);
+  if (how.partition)
+    sampling.shards =
+        divide(labels_of(dataset), dataset.size().classes, sampling.workers, *how.partition, sampling.seed);
   return sampling;
 }
 
@@ -378,7 +379,7 @@ bool plan_lengths(const DatasetPlan& data, NetworkTraining& how, ObjectivePlan& 
     const auto sampler = std::make_shared<const Sampler>(sampling_of(*dataset, how));
     plan.steps_per_epoch = sampler->steps_per_epoch();
     plan.samples_per_micro_batch = sampler->samples_per_micro_batch();
-    plan.lengths = sampled_lengths(sampler, how.sampling.lengths);
+    plan.lengths = sampler;
     return true;
   } catch (const DataFault& problem) {
     training.fault(how.sampling.batching == Batching::packed ? "token_budget" : "micro_batch_size", problem.what());
@@ -564,7 +565,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
 
   ObjectivePlan plan{
       .time_only = model.time_only, .samples_per_micro_batch = batch_size, .divides_data = how.partition.has_value()};
-  if (how.partition && how.batching.is_formed()) {
+  if (how.partition && how.sampling.is_formed()) {
     training.fault("partition", "must be left out if batching is \"packed\" or \"bucketed\"");
     return plan;
   }
@@ -586,20 +587,21 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   plan.validation_samples = how.validation.samples;
   plan.notes = data->size.notes;
   how.computed = model.computed;
-  how.sampling = {.samples = how.validation.subset.value_or(kept),
-                  .workers = context.workers,
-                  .micro_batches = context.micro_batches,
-                  .micro_batch_size = batch_size,
-                  .seed = context.seed,
-                  .first_step = context.first_step.value(),
-                  .batching = how.batching.kind,
-                  .token_budget = how.batching.token_budget};
+  how.sampling.samples = how.validation.subset.value_or(kept);
+  how.sampling.workers = context.workers;
+  how.sampling.micro_batches = context.micro_batches;
+  how.sampling.micro_batch_size = batch_size;
+  how.sampling.seed = context.seed;
+  how.sampling.first_step = context.first_step.value();
   plan.steps_per_epoch = how.sampling.steps_per_epoch();
-  plan.pads = how.batching.pads();
-  if (!suits_batching(*data, how.batching, dataset_row.name, training)) return plan;
+  plan.pads = how.sampling.pads();
+  if (how.sampling.batching != Batching::count && !data->size.shape.has_tokens()) {
+    training.fault("batching", fmt::format("must be \"count\": the samples of {} are not sequences", dataset_row.name));
+    return plan;
+  }
   if (!suits_drawn_samples(how, data->size, dataset_row.name, training)) return plan;
   if (!suits_partition(how, data->size, dataset_row.name, training) || !suits_shards(how, training)) return plan;
-  if (data->size.shape.has_tokens() && (context.needs_lengths || how.batching.is_formed())) {
+  if (data->size.shape.has_tokens() && (context.needs_lengths || how.sampling.is_formed())) {
     if (!plan_lengths(*data, how, plan, training)) return plan;
   } else if (plan.steps_per_epoch < 1)
     training.fault("micro_batch_size",
@@ -625,7 +627,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
       plan.notes.push_back(
           fmt::format("{}; {}", root.section("models").section(model_row->name).written("file"), built.note()));
     if (built.input().has_tokens()) check_rows(*data, built.task(), *model_row, model, training, root);
-    const bool has_batches = plan.steps_per_epoch >= 1 && how.batching.kind != Batching::packed;
+    const bool has_batches = plan.steps_per_epoch >= 1 && how.sampling.batching != Batching::packed;
     if (model.try_micro_batch && has_batches) model.try_micro_batch(data->size, batch_size);
   } catch (const ModelFault& problem) {
     root.section("models").section(model_row->name).fault(problem.key, problem.what());

@@ -158,7 +158,7 @@ std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro
     numbers.clear();
     sampler_.append_samples(micro_batches[m], numbers);
     lengths.clear();
-    if (sampler_.options().repeats_longest) sampler_.append_lengths(micro_batches[m], lengths);
+    if (sampler_.options().repeats_longest) sampler_.append(micro_batches[m], lengths);
     for (std::size_t i = 0; i < numbers.size(); ++i)
       texts.push_back({.sample = numbers[i],
                        .epoch = sampler_.epoch(micro_batches[m]),
