@@ -76,25 +76,46 @@ std::int64_t targets_of(const path& file, const NpyArray& y) {
   return targets;
 }
 
-// Returns the number of elements in a row before the padding at its end.
-template <typename Element>
-std::size_t without_padding(std::span<const Element> row, std::int32_t padding) {
+// Copies integers of an array of uint8, int32 or int64, from element `begin` on.
+void copy_integers(const NpyArray& array, std::size_t begin, std::span<std::int64_t> out) {
+  if (array.type() == "|u1")
+    std::copy_n(array.data<std::uint8_t>() + begin, out.size(), out.begin());
+  else if (array.type() == "<i4")
+    std::copy_n(array.data<std::int32_t>() + begin, out.size(), out.begin());
+  else
+    std::copy_n(array.data<std::int64_t>() + begin, out.size(), out.begin());
+}
+
+// Returns the number of tokens in a row before the padding at its end.
+std::size_t without_padding(std::span<const std::int64_t> row, std::int32_t padding) {
   std::size_t count = row.size();
   while (count > 0 && row[count - 1] == padding) --count;
   return count;
 }
 
-template <typename Label, typename Token>
-std::vector<std::int32_t> labels_of(const path& file, const NpyArray& y, const NpyArray& x, std::int32_t padding) {
+// Returns the labels y, (n, length), int32 or int64, of the tokens x, row by row. They are classes from 0 on, or
+// ignored_label for tokens without a label, such as padding. Each row must have a label. Throws DataFault, also if y
+// has another shape than x.
+std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, const NpyArray& x,
+                                          std::int32_t padding) {
+  const auto text = [](const NpyArray& of) { return fmt::format("({}, {})", of.shape()[0], of.shape()[1]); };
+  if (y.shape() != x.shape())
+    reject(file, fmt::format("has shape {}; labels of tokens must have the shape of the tokens, {}", text(y), text(x)));
+  if (!holds_tokens(y))
+    reject(file, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
+                             described_type(y.type()), way_to_save(file, "<i8")));
   const auto rows = static_cast<std::size_t>(x.shape()[0]), length = static_cast<std::size_t>(x.shape()[1]);
-  const std::span<const Label> all(y.data<Label>(), rows * length);
+  std::vector<std::int32_t> all;
+  all.reserve(rows * length);
+  std::vector<std::int64_t> labels(length), tokens(length);
   for (std::size_t row = 0; row < rows; ++row) {
-    const auto labels = all.subspan(row * length, length);
-    const std::span<const Token> tokens(x.data<Token>() + row * length, length);
+    copy_integers(y, row * length, labels);
+    copy_integers(x, row * length, tokens);
     const std::size_t own = without_padding(tokens, padding);
     bool asks = false;
     for (std::size_t place = 0; place < length; ++place) {
-      const Label label = labels[place];
+      const std::int64_t label = labels[place];
+      all.push_back(static_cast<std::int32_t>(label));
       if (label == ignored_label) continue;
       asks = true;
       if (label < 0 || label > largest_token)
@@ -106,61 +127,7 @@ std::vector<std::int32_t> labels_of(const path& file, const NpyArray& y, const N
     }
     if (!asks) reject(file, fmt::format("row {} contains only {}; must have at least one label", row, ignored_label));
   }
-  return {all.begin(), all.end()};
-}
-
-// Returns the labels y, (n, length), int32 or int64, of the tokens x, row by row. They are classes from 0 on, or
-// ignored_label for tokens without a label, such as padding. Each row must have a label. Throws DataFault, also if y
-// has another shape than x.
-std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, const NpyArray& x,
-                                          std::int32_t padding) {
-  const auto text = [](const NpyArray& of) { return fmt::format("({}, {})", of.shape()[0], of.shape()[1]); };
-  if (y.shape() != x.shape())
-    reject(file, fmt::format("has shape {}; labels of tokens must have the shape of the tokens, {}", text(y), text(x)));
-  const bool wide_tokens = x.type() == "<i8";
-  if (y.type() == "<i8")
-    return wide_tokens ? labels_of<std::int64_t, std::int64_t>(file, y, x, padding)
-                       : labels_of<std::int64_t, std::int32_t>(file, y, x, padding);
-  if (y.type() == "<i4")
-    return wide_tokens ? labels_of<std::int32_t, std::int64_t>(file, y, x, padding)
-                       : labels_of<std::int32_t, std::int32_t>(file, y, x, padding);
-  reject(file, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
-                           described_type(y.type()), way_to_save(file, "<i8")));
-}
-
-// Labels of sequences, (n,), or of their tokens, (n * length,); `of_tokens` is empty in the first case.
-struct RowLabels {
-  const std::vector<std::int64_t>& of_rows;
-  const std::vector<std::int32_t>& of_tokens;
-};
-
-template <typename Element>
-TokenSequences rows_of(const path& file, const NpyArray& x, const RowLabels& labels, std::int32_t padding) {
-  TokenSequences sequences;
-  const auto length = static_cast<std::size_t>(x.shape()[1]);
-  std::vector<std::int32_t> tokens(length);
-  for (std::size_t row = 0; row < labels.of_rows.size(); ++row) {
-    const std::span<const Element> elements(x.data<Element>() + row * length, length);
-    const auto wrong = std::ranges::find_if(elements, [](Element e) { return e < 0 || e > largest_token; });
-    if (wrong != elements.end())
-      reject(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
-    std::ranges::transform(elements, tokens.begin(), [](Element e) { return static_cast<std::int32_t>(e); });
-    const std::size_t count = without_padding(elements, padding);
-    if (count == 0)
-      reject(file, fmt::format("row {} contains only padding ({}); must have at least one token", row, padding));
-    const auto own = std::span(tokens).first(count);
-    if (labels.of_tokens.empty())
-      sequences.add(own, labels.of_rows[row]);
-    else
-      sequences.add(own, std::span(labels.of_tokens).subspan(row * length, count));
-  }
-  return sequences;
-}
-
-// Returns the sequences of x, (n, length), without padding at ends. Throws DataFault for empty rows and invalid tokens.
-TokenSequences read_rows(const path& file, const NpyArray& x, const RowLabels& labels, std::int32_t padding) {
-  return x.type() == "<i4" ? rows_of<std::int32_t>(file, x, labels, padding)
-                           : rows_of<std::int64_t>(file, x, labels, padding);
+  return all;
 }
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
@@ -213,26 +180,15 @@ SampleShape shape_of(const path& file, const NpyArray& x) {
   return {.channels = shape.size() == 4 ? shape[1] : 1, .height = shape.end()[-2], .width = shape.end()[-1]};
 }
 
-template <typename Element>
-std::vector<std::int64_t> widened(const NpyArray& y) {
-  const Element* const begin = y.data<Element>();
-  return {begin, begin + y.shape()[0]};
-}
-
 std::vector<std::int64_t> labels_in(const path& file, const NpyArray& y) {
   if (y.shape().size() != 1) reject(file, fmt::format("has shape {}; must be (n,)", text_of(y.shape())));
-  std::vector<std::int64_t> labels;
-  if (y.type() == "|u1")
-    labels = widened<std::uint8_t>(y);
-  else if (y.type() == "<i4")
-    labels = widened<std::int32_t>(y);
-  else if (y.type() == "<i8")
-    labels = widened<std::int64_t>(y);
-  else
+  if (y.type() != "|u1" && !holds_tokens(y))
     reject(file,
            fmt::format(
                "has elements of type {}; must be uint8, int32 or int64 for classes, or float32 for numbers: {}, or {}",
                described_type(y.type()), way_to_save(file, "<i8"), way_to_save(file, "<f4")));
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(y.shape()[0]));
+  copy_integers(y, 0, labels);
   const auto wrong = std::ranges::find_if(labels, [](auto label) { return label < 0 || label >= most_classes; });
   if (wrong != labels.end())
     reject(file, fmt::format("label {} = {}; must be in 0 .. {}", wrong - labels.begin(), *wrong, most_classes - 1));
@@ -317,15 +273,37 @@ SampleRows rows_of(SplitData split) {
           .owner = data};
 }
 
+// Returns the sequences of x, (n, length), without padding at ends. Throws DataFault for empty rows and invalid tokens.
+TokenSequences read_rows(const SplitData& data, std::int32_t padding) {
+  const path& file = data.files.x;
+  TokenSequences sequences;
+  const auto length = static_cast<std::size_t>(data.x.shape()[1]);
+  std::vector<std::int64_t> elements(length);
+  std::vector<std::int32_t> tokens(length);
+  for (std::size_t row = 0; row < data.labels.size(); ++row) {
+    copy_integers(data.x, row * length, elements);
+    const auto wrong = std::ranges::find_if(elements, [](std::int64_t e) { return e < 0 || e > largest_token; });
+    if (wrong != elements.end())
+      reject(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
+    std::ranges::transform(elements, tokens.begin(), [](std::int64_t e) { return static_cast<std::int32_t>(e); });
+    const std::size_t count = without_padding(elements, padding);
+    if (count == 0)
+      reject(file, fmt::format("row {} contains only padding ({}); must have at least one token", row, padding));
+    const auto own = std::span(tokens).first(count);
+    if (data.token_labels.empty())
+      sequences.add(own, data.labels[row]);
+    else
+      sequences.add(own, std::span(data.token_labels).subspan(row * length, count));
+  }
+  return sequences;
+}
+
 struct BothTokens {
   TokenSequences train, test;
 };
 
 BothTokens tokens_of(const BothSplits& splits, std::int32_t padding) {
-  const auto read = [&](const SplitData& data) {
-    return read_rows(data.files.x, data.x, {data.labels, data.token_labels}, padding);
-  };
-  return {.train = read(splits.train), .test = read(splits.test)};
+  return {.train = read_rows(splits.train, padding), .test = read_rows(splits.test, padding)};
 }
 
 // Returns a note if rows begin with padding, which is removed only at the end of a row; empty if none does.
