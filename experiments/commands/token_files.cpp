@@ -10,6 +10,7 @@
 #include <limits>
 #include <stdexcept>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include "experiments/commands/commands.hpp"
@@ -173,28 +174,25 @@ bool can_be_divided(std::string_view text) {
 
 // The vocabulary consists of the most frequent words of the training parts.
 Tokenizer word_tokenizer(const Documents& documents, std::int64_t words) {
-  ByWord<std::int64_t> counts;
+  std::unordered_map<std::string, std::int64_t> counts;
   std::int64_t seen = 0;
   documents.for_each([&](std::string_view train, std::string_view) {
     for_each_word(train, [&](std::string_view word) {
       poll_interrupt(++seen);
-      if (const auto known = counts.find(word); known != counts.end())
-        ++known->second;
-      else
-        counts.emplace(word, 1);
+      ++counts[std::string(word)];
     });
   });
   Tokenizer result;
   result.vocabulary = {end_of_text, "<unknown>"};
   const auto special = static_cast<std::int32_t>(result.vocabulary.size());
-  ByWord<std::int32_t> numbers;
+  std::unordered_map<std::string, std::int32_t> numbers;
   for (std::string& word : most_frequent(counts, static_cast<std::size_t>(words), 1)) {
     numbers.emplace(word, special + static_cast<std::int32_t>(numbers.size()));
     result.vocabulary.push_back(std::move(word));
   }
   result.tokens = [numbers = std::move(numbers)](std::string_view text, const auto& token) {
     for_each_word(text, [&](std::string_view word) {
-      const auto found = numbers.find(word);
+      const auto found = numbers.find(std::string(word));
       token(found == numbers.end() ? 1 : found->second);
     });
   };

@@ -97,29 +97,25 @@ std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const 
   return loaded;
 }
 
-struct Keys {
-  explicit Keys(const DirectoryFormat& format)
-      : place(format.named == DirectoryFormat::Named::file ? "file" : "directory"), hash(place + "_hash") {}
-  std::string place, hash;
-};
-
 std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& named, const DirectoryFormat& format) {
-  const Keys keys(format);
-  const bool is_file = format.named == DirectoryFormat::Named::file;
+  const std::string& place = format.place;
+  const std::string hash_key = place + "_hash";
   try {
     if (named.empty() && !format.usual) {
-      table.fault(keys.place, fmt::format("is required: this data set has no default {}", keys.place));
+      table.fault(place, fmt::format("is required: this data set has no default {}", place));
       return {};
     }
-    const path directory = named.empty() ? format.usual() : is_file ? table.file("file") : table.directory("directory");
+    const path directory = named.empty()     ? format.usual()
+                           : place == "file" ? table.file(place)
+                                             : table.directory(place);
     if (directory.empty()) return {};
     const DatasetSize size = format.size(directory);
     const std::string hash = format.hash(directory);
-    if (table.text(keys.hash, hash) != hash)
-      table.fault(keys.hash,
+    if (table.text(hash_key, hash) != hash)
+      table.fault(hash_key,
                   fmt::format("must be the digest of {}, which is now {}; leave the key out to accept any contents",
                               directory.string(), hash));
-    return DatasetPlan{.size = size, .load = [format, directory, hash, key = table.written(keys.place)] {
+    return DatasetPlan{.size = size, .load = [format, directory, hash, key = table.written(place)] {
                          try {
                            return load_cached(format, directory, hash);
                          } catch (const DataFault& problem) {
@@ -130,16 +126,16 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
     table.fault(problem.key, problem.what());
     return {};
   } catch (const std::runtime_error& problem) {  // a DataFault or an error of the file system
-    table.fault(keys.place, problem.what());
+    table.fault(place, problem.what());
     return {};
   }
 }
 
 // Reads the keys `directory` and `directory_hash`, or `file` and `file_hash`. `sentence` describes the first of them.
 DatasetPlanner read_directory(Settings& table, std::string_view sentence, DirectoryFormat format) {
-  const Keys keys(format);
-  const auto directory = table.text({keys.place, sentence}, "");
-  const Key hash{keys.hash, "Written by the program: digest of the files, which must not change.", "", "any contents"};
+  const auto directory = table.text({format.place, sentence}, "");
+  const std::string hash_key = format.place + "_hash";
+  const Key hash{hash_key, "Written by the program: digest of the files, which must not change.", "", "any contents"};
   static_cast<void>(table.has(hash));  // makes the key known, even if the files are not needed
   return [table, directory, format = std::move(format)](std::uint64_t) mutable {
     return plan_directory(table, directory, format);

@@ -89,17 +89,13 @@ TextContents contents_of(const Corpus& corpus, const TextOptions& options, const
   TextContents contents;
   contents.left_out = corpus.left_out;
   DatasetSize& size = contents.size;
-  ByWord<std::int64_t> counts;
+  std::unordered_map<std::string, std::int64_t> counts;
   for (const LabelledText& one : corpus.texts) {
     const bool is_train = split_of(one.text, options.test_share) == Split::train;
     std::int64_t length = 2;  // first and last token
     for_each_word(one.text, [&](std::string_view word) {
       ++length;
-      if (!is_train) return;
-      if (const auto known = counts.find(word); known != counts.end())
-        ++known->second;
-      else
-        counts.emplace(word, 1);
+      if (is_train) ++counts[std::string(word)];
     });
     ++(is_train ? size.train : size.test);
     size.shape.width = std::max(size.shape.width, length);
@@ -198,14 +194,19 @@ DatasetSize size_in(const TextSource& source, const TextOptions& options, const 
 }
 
 std::shared_ptr<const Dataset> load_from(const TextSource& source, const TextOptions& options, const path& file) {
-  TextContents contents = known_contents(source, options, file);
-  const Vocabulary vocabulary(std::move(contents.words));
+  const TextContents contents = known_contents(source, options, file);
+  std::unordered_map<std::string, std::int32_t> numbers;
+  for (const std::string& word : contents.words)
+    numbers.emplace(word, special_tokens + static_cast<std::int32_t>(numbers.size()));
   const Corpus corpus = source.read(file);
   std::array<TokenSequences, 2> splits;
   std::vector<std::int32_t> tokens;
   for (const LabelledText& one : corpus.texts) {
     tokens.assign(1, token_of(SpecialToken::first));
-    for_each_word(one.text, [&](std::string_view word) { tokens.push_back(vocabulary.number_of(word)); });
+    for_each_word(one.text, [&](std::string_view word) {
+      const auto known = numbers.find(std::string(word));
+      tokens.push_back(known == numbers.end() ? token_of(SpecialToken::unknown) : known->second);
+    });
     tokens.push_back(token_of(SpecialToken::last));
     splits[split_of(one.text, options.test_share) == Split::train ? 0 : 1].add(tokens, one.label);
   }
@@ -259,7 +260,8 @@ Corpus read_text_lines(const path& file, bool labelled) {
   return corpus;
 }
 
-std::vector<std::string> most_frequent(const ByWord<std::int64_t>& counts, std::size_t most, std::int64_t least) {
+std::vector<std::string> most_frequent(const std::unordered_map<std::string, std::int64_t>& counts, std::size_t most,
+                                       std::int64_t least) {
   std::vector<std::pair<std::int64_t, std::string_view>> frequent;
   for (const auto& [word, count] : counts)
     if (count >= least) frequent.emplace_back(-count, word);
@@ -268,16 +270,6 @@ std::vector<std::string> most_frequent(const ByWord<std::int64_t>& counts, std::
   std::vector<std::string> words;
   for (const auto& [count, word] : frequent) words.emplace_back(word);
   return words;
-}
-
-Vocabulary::Vocabulary(std::vector<std::string> words) : words_(std::move(words)) {
-  std::int32_t number = special_tokens;
-  for (const std::string& word : words_) numbers_.emplace(word, number++);
-}
-
-std::int32_t Vocabulary::number_of(std::string_view word) const {
-  const auto found = numbers_.find(word);
-  return found == numbers_.end() ? token_of(SpecialToken::unknown) : found->second;
 }
 
 Corpus read_wordnet_glosses(const path& directory) {
@@ -324,14 +316,14 @@ DirectoryFormat text_dataset(const TextSource& source, const TextOptions& option
           .size = [source, options](const path& file) { return size_in(source, options, file); },
           .hash = source.hash,
           .load = [source, options](const path& file) { return load_from(source, options, file); },
-          .named = source.named};
+          .place = source.place};
 }
 
 TextSource text_lines(bool labelled) {
   return {.variant = labelled ? "labelled lines" : "lines",
           .read = [labelled](const path& file) { return read_text_lines(file, labelled); },
           .hash = [](const path& file) { return digest_cache().digest(file); },
-          .named = DirectoryFormat::Named::file};
+          .place = "file"};
 }
 
 TextSource wordnet_glosses() {

@@ -60,30 +60,10 @@ enum class SpecialToken : std::int32_t {
 inline constexpr std::int32_t special_tokens = 5;
 constexpr std::int32_t token_of(SpecialToken token) { return static_cast<std::int32_t>(token); }
 
-// The hash of ByWord, so that this map can also be searched with string views.
-struct WordHash {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
-};
-template <typename Value>
-using ByWord = std::unordered_map<std::string, Value, WordHash, std::equal_to<>>;
-
 // Returns the most frequent words: at most `most`, each with a count of at least `least`. Words with equal counts are
 // in the order of their bytes.
-std::vector<std::string> most_frequent(const ByWord<std::int64_t>& counts, std::size_t most, std::int64_t least);
-
-class Vocabulary {
- public:
-  explicit Vocabulary(std::vector<std::string> words);  // words must be unique
-
-  std::int32_t size() const { return special_tokens + static_cast<std::int32_t>(words_.size()); }
-  std::int32_t number_of(std::string_view word) const;  // SpecialToken::unknown for words that are not in it
-  const std::vector<std::string>& words() const { return words_; }
-
- private:
-  std::vector<std::string> words_;
-  ByWord<std::int32_t> numbers_;
-};
+std::vector<std::string> most_frequent(const std::unordered_map<std::string, std::int64_t>& counts, std::size_t most,
+                                       std::int64_t least);
 
 // The files of WordNet's definitions, in the order in which they are read. Debian's package wordnet-base contains them.
 inline constexpr std::array wordnet_files = {"data.noun", "data.verb", "data.adj", "data.adv"};
@@ -114,11 +94,11 @@ struct TextSource {
   // As in DirectoryFormat.
   std::function<std::string(const std::filesystem::path&)> hash;
   std::function<std::filesystem::path()> usual{};
-  DirectoryFormat::Named named = DirectoryFormat::Named::directory;
+  std::string place = "directory";
 };
 
-TextSource text_lines(bool labelled);  // from a file
-TextSource wordnet_glosses();          // from a directory
+TextSource text_lines(bool labelled);
+TextSource wordnet_glosses();
 
 // Its size needs the text only if the size is not cached. A fault is also an empty split, or that no word is frequent
 // enough.
