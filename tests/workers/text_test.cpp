@@ -226,7 +226,8 @@ TEST(Words, AreRunsOfLettersAndDigitsInLowerCase) {
 }
 
 TEST(Vocabulary, HasTheMostFrequentWords) {
-  const std::unordered_map<std::string, std::int64_t> counts{{"b", 5}, {"a", 5}, {"often", 9}, {"seldom", 1}, {"twice", 2}};
+  const std::unordered_map<std::string, std::int64_t> counts{
+      {"b", 5}, {"a", 5}, {"often", 9}, {"seldom", 1}, {"twice", 2}};
   EXPECT_THAT(most_frequent(counts, 3, 1), ElementsAre("often", "a", "b"));
   EXPECT_THAT(most_frequent(counts, 10, 2), ElementsAre("often", "a", "b", "twice"));
 }
