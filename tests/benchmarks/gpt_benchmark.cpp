@@ -15,7 +15,8 @@
 #include "tests/workers/random_texts.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/models/architectures.hpp"
-#include "workers/models/text_objective.hpp"
+#include "workers/models/batch.hpp"
+#include "workers/models/torch_objective.hpp"
 
 namespace syncopate {
 namespace {
@@ -28,9 +29,9 @@ std::shared_ptr<const Dataset> windows() {
   return dataset;
 }
 
-std::shared_ptr<const TextObjective> objective_of(const GptOptions& of, int workers, std::int64_t micro_batch_size) {
+std::shared_ptr<const TorchObjective> objective_of(const GptOptions& of, int workers, std::int64_t micro_batch_size) {
   constexpr std::int64_t chunk = 8;
-  return std::make_shared<TextObjective>(
+  return std::make_shared<TorchObjective>(
       gpt_network(windows()->size().shape, of), windows(),
       SamplerOptions{
           .samples = 512, .workers = workers, .micro_batches = 1, .micro_batch_size = micro_batch_size, .seed = 1},

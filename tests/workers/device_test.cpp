@@ -23,9 +23,9 @@
 #include "tests/workers/script_files.hpp"
 #include "workers/base/process.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/batch.hpp"
 #include "workers/models/device_tensors.hpp"
 #include "workers/models/forward.hpp"
-#include "workers/models/text_objective.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/training/objective.hpp"
@@ -216,7 +216,7 @@ TEST(Device, NetworksComputeWhereTheirParametersAre) {
     const at::Tensor images = at::zeros({5, image.channels, image.height, image.width}, meta);
     try {
       const at::Tensor outputs = each.network.input().has_tokens()
-                                     ? forward(each.network, parameters, on(meta, texts), Mode::evaluate)
+                                     ? forward(each.network, parameters, {}, on(meta, texts), Mode::evaluate)
                                      : forward(each.network, parameters, buffers, images, Mode::train, &visits);
       EXPECT_TRUE(outputs.is_meta());
       for (const at::Tensor& gradient : gradients_of(outputs.sum(), parameters)) EXPECT_TRUE(gradient.is_meta());

@@ -12,9 +12,9 @@
 #include "tests/workers/random_texts.hpp"
 #include "workers/data/dataset.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/batch.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/network.hpp"
-#include "workers/models/text_objective.hpp"
 #include "workers/models/torch_objective.hpp"
 
 namespace syncopate {
@@ -88,8 +88,8 @@ at::Tensor mask_of_texts(const Network& network, const std::vector<float>& param
   const SequenceBatch sequences({texts.begin(), texts.end()});
   const Visits visits = batch.visits();
   const auto views = view_parameters(network, parameters.data());
-  return forward(network, views, sequences, Mode::train, &visits) /
-         forward(network, views, sequences, Mode::evaluate, &visits);
+  return forward(network, views, {}, sequences, Mode::train, &visits) /
+         forward(network, views, {}, sequences, Mode::evaluate, &visits);
 }
 
 TEST(Dropout, OfATextIsDrawnForItsTokensWhateverStandsBesideIt) {
@@ -203,7 +203,7 @@ const SamplerOptions text_sampling{.samples = 200, .workers = 2, .micro_batches 
 TEST(Dropout, OfFusedTextsIsThatOfSingleOnesAndEvaluationsHaveNone) {
   for (const Kind kind : {Kind::classification, Kind::masked_lm, Kind::causal_lm}) {
     SCOPED_TRACE(static_cast<int>(kind));
-    const TextObjective objective(text_network(0.4, kind), texts, text_sampling, 32),
+    const TorchObjective objective(text_network(0.4, kind), texts, text_sampling, 32),
         plain(text_network(0, kind), texts, text_sampling, 32);
     const auto theta = objective.initial_parameters(2);
     ASSERT_EQ(theta, plain.initial_parameters(2));
@@ -229,7 +229,7 @@ TEST(Dropout, OfATextIsTheSameWhicheverWorkerMeetsIt) {
   const auto epoch_of = [](int workers, int micro_batches, std::int64_t size, double dropout) {
     SamplerOptions dealt = text_sampling;
     dealt.workers = workers, dealt.micro_batches = micro_batches, dealt.micro_batch_size = size;
-    const TextObjective objective(text_network(dropout, Kind::classification), texts, dealt, 32);
+    const TorchObjective objective(text_network(dropout, Kind::classification), texts, dealt, 32);
     const auto theta = objective.initial_parameters(2);
     std::vector<double> sum(theta.size());
     for (std::int64_t step = 0; step < objective.steps_per_epoch(); ++step)
@@ -252,7 +252,7 @@ TEST(Dropout, OfATextIsTheSameWhicheverWorkerMeetsIt) {
 TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
   constexpr double share = 0.3;
   constexpr std::int64_t width = 8, longest = 12;
-  const TextObjective objective(text_network(share, Kind::classification, 0), texts, text_sampling, 32);
+  const TorchObjective objective(text_network(share, Kind::classification, 0), texts, text_sampling, 32);
   const auto theta = objective.initial_parameters(2);
   const MicroBatch micro_batch{.worker = Rank{1}, .step = 9, .index = 1};
   const auto found = flatten(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));

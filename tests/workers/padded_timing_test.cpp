@@ -12,7 +12,8 @@
 #include "tests/workers/random_texts.hpp"
 #include "workers/data/partition.hpp"
 #include "workers/models/architectures.hpp"
-#include "workers/models/text_objective.hpp"
+#include "workers/models/batch.hpp"
+#include "workers/models/torch_objective.hpp"
 
 namespace syncopate {
 namespace {
@@ -35,7 +36,7 @@ TEST(PaddedTiming, AsksForTheNextTokensOfEachTextsOwnLength) {
   sampling.lengths = std::make_shared<const std::vector<std::int32_t>>(training_lengths(*texts));
   const Sampler own(sampling);
   sampling.repeats_longest = true;
-  const TextObjective timed(network, texts, sampling, 32);
+  const TorchObjective timed(network, texts, sampling, 32);
   const auto theta = timed.initial_parameters(1);
   for (const MicroBatch& one : {MicroBatch{Rank{0}, 0, 0}, {Rank{1}, 3, 2}}) {
     std::vector<std::uint32_t> samples;
@@ -52,8 +53,8 @@ TEST(PaddedTiming, AsksForTheNextTokensOfEachTextsOwnLength) {
     ASSERT_LT(targets, 5 * (static_cast<double>(whole.size()) - 1));
     DatasetSize size = texts->size();
     size.train = size.test = cut.count();
-    const TextObjective beside(network, make_token_dataset(size, cut, cut),
-                               {.samples = 5, .workers = 1, .micro_batches = 1, .micro_batch_size = 5}, 32);
+    const TorchObjective beside(network, make_token_dataset(size, cut, cut),
+                                {.samples = 5, .workers = 1, .micro_batches = 1, .micro_batch_size = 5}, 32);
     const auto expected = beside.evaluate(theta.data(), nullptr, Split::test, 0, 5);
     EXPECT_EQ(static_cast<double>(expected.samples), targets);
     EXPECT_NEAR(timed.gradient(theta.data(), nullptr, {&one, 1}).loss_sum, expected.loss / targets, 1e-5);
@@ -65,8 +66,9 @@ TEST(PaddedTiming, HidesNoPadding) {
   for (std::uint32_t sample = 0; sample < 200; ++sample) {
     const auto tokens = texts->tokens(Split::train, sample);
     for (std::int32_t own = 2; own <= std::ssize(tokens); ++own) {
-      const TextTargets targets = ask(*texts, Split::train, {{.sample = sample, .asked = own}}, task, 3);
-      const auto shown = elements(targets.texts.tokens), asked = elements(targets.texts.asked);
+      const SampleBatch batch = ask(*texts, Split::train, {{.sample = sample, .asked = own}}, task, 3);
+      const auto& sequences = std::get<SequenceBatch>(batch.inputs);
+      const auto shown = elements(sequences.tokens), asked = elements(sequences.asked);
       ASSERT_EQ(shown.size(), tokens.size());
       EXPECT_TRUE(std::equal(shown.begin() + own, shown.end(), tokens.begin() + own));
       EXPECT_THAT(asked, testing::Each(testing::Lt(own)));

@@ -23,9 +23,9 @@
 #include "tests/workers/script_files.hpp"
 #include "workers/base/random.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/batch.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/script_model.hpp"
-#include "workers/models/text_objective.hpp"
 #include "workers/models/torch_objective.hpp"
 
 namespace syncopate {
@@ -598,9 +598,9 @@ const char* const before = "e = torch.cumsum(torch.embedding(self.words, x), 1)\
 
 class ScriptsOfTexts : public ScriptFolder {
  protected:
-  using Objective = std::shared_ptr<const TextObjective>;
+  using Objective = std::shared_ptr<const TorchObjective>;
   static Objective objective_of(const Network& network, const std::shared_ptr<const Dataset>& of = texts) {
-    return std::make_shared<TextObjective>(network, of, sampling, 32);
+    return std::make_shared<TorchObjective>(network, of, sampling, 32);
   }
   Objective saved(const std::vector<ScriptTensor>& tensors, const std::string& forward,
                   const ScriptOptions& options = {}, const std::string& arguments = "x") const {

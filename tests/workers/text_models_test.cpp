@@ -24,9 +24,10 @@
 #include "workers/base/random.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/batch.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/script_model.hpp"
-#include "workers/models/text_objective.hpp"
+#include "workers/models/torch_objective.hpp"
 #include "workers/training/optimizers.hpp"
 
 namespace syncopate {
@@ -55,7 +56,7 @@ struct Case {
   std::function<Asked(Split split, std::uint32_t sample, std::int64_t epoch)> ask;
   std::function<std::vector<torch::Tensor>()> parameters = [this] { return module->parameters(); };  // by layer
   std::shared_ptr<const Dataset> texts = random_texts(vocabulary, classes, 3, 12, 200, 50);
-  TextObjective objective{network, texts, sampling, 32};
+  TorchObjective objective{network, texts, sampling, 32};
 };
 
 torch::Tensor tokens_of(const Dataset& texts, Split split, std::uint32_t sample) {
@@ -274,7 +275,7 @@ TEST(TextModels, WhatMicroBatchesGiveDoesNotDependOnThoseBesideThem) {
 TEST(TextModels, SmoothedLabelsAreThoseOfPyTorchAndTheLossThatIsToldIsWithoutThem) {
   for (const auto& one : cases()) {
     SCOPED_TRACE(one->name);
-    const TextObjective smoothed(one->network, one->texts, sampling, 32, 0.2);
+    const TorchObjective smoothed(one->network, one->texts, sampling, 32, 0.2);
     const auto flat = some_parameters(one->objective);
     set_parameters(*one, flat);
     loss_of(*one, micro_batches[1], 0.2).backward();
@@ -296,7 +297,7 @@ TEST(TextModels, WordsAreHiddenAnewInEachPassThroughAWorkersOwnTexts) {
   SamplerOptions own = sampling;
   own.shards.resize(2);
   for (std::uint32_t sample = 0; sample < 200; ++sample) own.shards[sample < 5 ? 0 : 1].push_back(sample);
-  const TextObjective objective(one->network, one->texts, own, 32);
+  const TorchObjective objective(one->network, one->texts, own, 32);
   const auto flat = some_parameters(objective);
   set_parameters(*one, flat);
   torch::NoGradGuard no_grad;
@@ -418,7 +419,7 @@ TEST(Gpt, NoTokenSeesALaterOne) {
     const auto flat = initial_parameters(network, 1);
     const auto outputs = [&](const std::vector<std::vector<std::int32_t>>& texts) {
       torch::NoGradGuard no_grad;
-      return forward(network, view_parameters(network, flat.data()), all_of(texts), Mode::evaluate);
+      return forward(network, view_parameters(network, flat.data()), {}, all_of(texts), Mode::evaluate);
     };
     const auto before = outputs({{5, 6, 7, 8, 9}, {5, 6, 7, 8, 9}, {5, 6, 7, 8}});
     const auto after = outputs({{5, 6, 7, 8, 9}, {5, 6, 7, 10, 9}, {5, 6, 11, 8}});
@@ -439,7 +440,7 @@ TEST(Gpt, RotaryScoresDependOnDifferencesOfPositions) {
   auto weights = torch::cos(torch::arange(words * 3 * d, torch::kDouble).square()).view({words, 3 * d});
   weights.narrow(1, 2 * d, d).copy_(torch::eye(words, d));
   const auto ratios = [&](const std::vector<std::int32_t>& text, std::int64_t place) {
-    const auto shares = forward(network, {weights}, all_of({text}), Mode::evaluate)[place];
+    const auto shares = forward(network, {weights}, {}, all_of({text}), Mode::evaluate)[place];
     return torch::stack({shares[0], shares[1]}).log() - shares[2].log();
   };
   const auto at_start = ratios({0, 1, 2}, 2);
@@ -467,9 +468,9 @@ TEST(Gpt, MuonTakesTheMatricesOfAllBlocksWithEitherHead) {
 TEST(Gpt, TheGradientOfATiedMatrixIsTheSumOfBothUses) {
   GptOptions options{.width = 8, .depth = 1, .heads = 2, .context = 11, .mlp_width = 12};
   const auto texts = random_texts(vocabulary, classes, 3, 12, 200, 50);
-  const TextObjective tied(gpt_network(shape, options), texts, sampling, 32);
+  const TorchObjective tied(gpt_network(shape, options), texts, sampling, 32);
   options.tied = false;
-  const TextObjective separate(gpt_network(shape, options), texts, sampling, 32);
+  const TorchObjective separate(gpt_network(shape, options), texts, sampling, 32);
 
   constexpr std::size_t matrix = vocabulary * 8;  // the embedding is the first matrix, a separate head the last
   const std::size_t matrices = tied.weights();
@@ -546,7 +547,7 @@ class TokenLabels : public IdxFiles {
                 "e = torch.embedding(self.words, x) * (x != 0).unsqueeze(2)\n"
                 "return torch.linear(torch.tanh(e + e.sum(1, True)), self.output)");
   }
-  TextObjective objective(std::int64_t longest = 0) const {
+  TorchObjective objective(std::int64_t longest = 0) const {
     const auto data = npy_arrays({.padding = 0}).load(directory_);
     const ScriptOptions options{.task = {.kind = TextTask::Kind::masked_lm, .longest = longest}};
     return {script_network(directory_ / "model.pt", directory_.string(), data->size(), options), data, sampling, 7};

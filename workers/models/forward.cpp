@@ -25,7 +25,6 @@
 
 #include "workers/base/random.hpp"
 #include "workers/data/dataset.hpp"
-#include "workers/models/text_objective.hpp"
 
 namespace syncopate {
 
@@ -264,23 +263,19 @@ at::Tensor table_on(const NetworkTable& table, const at::Device& device) {
 // One forward pass: what each kind of layer computes.
 class ForwardPass {
  public:
-  // All arguments must live as long as the pass.
+  // All arguments must live as long as the pass. If it records the linear layers, the loss must be differentiated with
+  // respect to their outputs.
   ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
-              const at::Tensor& inputs, Mode mode, const Visits* visits)
-      : network_(network), parameters_(parameters), buffers_(buffers), mode_(mode), visits_(visits), x_(inputs) {}
-  // For texts. The network must have no buffers.
-  ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts, Mode mode,
-              const Visits* visits)
+              const NetworkInputs& inputs, Mode mode, const Visits* visits, std::vector<LinearPass>* passes)
       : network_(network),
         parameters_(parameters),
-        buffers_(parameters),
-        texts_(&texts),
+        buffers_(buffers),
+        texts_(std::get_if<SequenceBatch>(&inputs)),
         mode_(mode),
-        visits_(visits) {}
-
-  // Records the inputs and outputs of each linear layer. The loss must then be differentiated with respect to the
-  // outputs.
-  void record(std::vector<LinearPass>& passes) { passes_ = &passes; }
+        visits_(visits),
+        passes_(passes) {
+    if (!texts_) x_ = std::get<at::Tensor>(inputs);
+  }
 
   const at::Tensor& output() {
     for (const Layer& layer : network_.layers()) std::visit(*this, layer);
@@ -472,12 +467,12 @@ class ForwardPass {
   const Network& network_;
   const std::vector<at::Tensor>& parameters_;
   const std::vector<at::Tensor>& buffers_;
-  const SequenceBatch* texts_ = nullptr;
+  const SequenceBatch* texts_;  // null: numbers
   Mode mode_;
-  const Visits* visits_;               // null: no random draws
+  const Visits* visits_;  // null: no random draws
+  std::vector<LinearPass>* passes_;
   at::Tensor x_;                       // output of the layers so far
   std::vector<at::Tensor> residuals_;  // inputs of the open branches
-  std::vector<LinearPass>* passes_ = nullptr;
 };
 
 bool treats_samples_separately(const Layer& layer) {
@@ -576,21 +571,9 @@ std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& f
 }
 
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
-                   const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode, const Visits* visits) {
-  return ForwardPass(network, parameters, buffers, inputs, mode, visits).output();
-}
-
-at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
-                   const Visits* visits, std::vector<LinearPass>& passes) {
-  const std::vector<at::Tensor> no_buffers;
-  ForwardPass pass(network, parameters, no_buffers, inputs, Mode::train, visits);
-  pass.record(passes);
-  return pass.output();
-}
-
-at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
-                   Mode mode, const Visits* visits) {
-  return ForwardPass(network, parameters, texts, mode, visits).output();
+                   const std::vector<at::Tensor>& buffers, const NetworkInputs& inputs, Mode mode, const Visits* visits,
+                   std::vector<LinearPass>* passes) {
+  return ForwardPass(network, parameters, buffers, inputs, mode, visits, passes).output();
 }
 
 bool is_made_of_linear_layers(const Network& network) {

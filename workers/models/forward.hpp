@@ -8,13 +8,13 @@
 #include <span>
 #include <vector>
 
+#include "workers/models/batch.hpp"
 #include "workers/models/network.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
 
 struct LinearPass;
-struct SequenceBatch;
 
 // Batch normalisation uses the batch's own statistics (train and measure) or the running statistics (evaluate). Dropout
 // is active except in evaluate. In measure the running statistics become those of the batch.
@@ -35,19 +35,12 @@ std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& f
 // on. All tensors: (texts, heads, tokens, d).
 at::Tensor causal_attention_by_torch(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values);
 
-// Logits (n, classes) of inputs (n, channels, height, width). In train mode the running statistics in `buffers` are
-// updated with PyTorch's momentum of 0.1. `visits` (n,): the sample of each row, for random draws; null: none.
+// Outputs (questions, outputs), such as logits. In train mode the running statistics in `buffers` are updated with
+// PyTorch's momentum of 0.1; networks of texts have none. `visits` (n,): the sample of each row, for random draws; null:
+// none. `passes` receives inputs and outputs of all linear layers, if it is not null.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
-                   const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode,
-                   const Visits* visits = nullptr);
-
-// Logits in train mode, of a network without buffers. `passes` receives inputs and outputs of all linear layers.
-at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
-                   const Visits* visits, std::vector<LinearPass>& passes);
-
-// Outputs for texts, of a network without buffers.
-at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
-                   Mode mode, const Visits* visits = nullptr);
+                   const std::vector<at::Tensor>& buffers, const NetworkInputs& inputs, Mode mode,
+                   const Visits* visits = nullptr, std::vector<LinearPass>* passes = nullptr);
 
 // Outputs of a user's own module (torch_script.cpp) for `inputs`, or for `texts` if not null.
 at::Tensor forward_script(const ScriptModule& module, const Network& network, const std::vector<at::Tensor>& parameters,

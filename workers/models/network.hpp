@@ -24,7 +24,7 @@ class ScriptModule;
 // The layers of a network, as data: the parameters that each uses, and its numbers.
 //
 // Between layers there are images (n, channels, height, width), tokens (n, places, width) or vectors (n, features).
-// Texts are first word numbers, and then the tokens of all texts one after another, (t, width) (text_objective.hpp).
+// Texts are first word numbers, and then the tokens of all texts one after another, (t, width) (batch.hpp).
 // Parameters, buffers and tables are indices into the network's lists; -1: none.
 namespace syncopate::layer {
 

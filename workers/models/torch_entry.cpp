@@ -13,7 +13,6 @@
 
 #include "workers/base/process.hpp"
 #include "workers/models/matrix_steps.hpp"
-#include "workers/models/text_objective.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/models/torch_objective.hpp"
 
@@ -73,10 +72,6 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
   // ever for a missing thread.
   use_one_thread();
   functions = {.make_objective = [](const TorchRequest& request) -> std::shared_ptr<const Objective> {
-                 if (request.network.input().has_tokens())
-                   return std::make_shared<TextObjective>(request.network, request.dataset, request.sampling,
-                                                          request.chunk_samples, request.label_smoothing,
-                                                          request.arithmetic);
                  return std::make_shared<TorchObjective>(request.network, request.dataset, request.sampling,
                                                          request.chunk_samples, request.label_smoothing, request.mixup,
                                                          request.arithmetic);

@@ -44,7 +44,7 @@ struct TorchRequest {
   Arithmetic arithmetic{};
 };
 
-// Creates a TorchObjective, or a TextObjective if the network takes tokens. Loads the library first.
+// Creates a TorchObjective. Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request);
 
 // Why LibTorch cannot compute as `arithmetic` says on this machine, as the end of a sentence; empty: it can. Loads the

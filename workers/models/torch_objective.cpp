@@ -7,6 +7,7 @@
 #include <cassert>
 #include <numeric>
 #include <utility>
+#include <variant>
 
 #include "workers/base/process.hpp"
 #include "workers/models/forward.hpp"
@@ -22,105 +23,27 @@ at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labe
   return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
 }
 
-// Training samples in the memory of a SampleBatch.
-struct TrainingBatch {
-  Visits visits;
-  at::Tensor inputs;  // (n, channels, height, width)
-  at::Tensor labels;
-  at::Tensor targets{};  // if defined: numbers to learn instead of labels
-  std::optional<MixedLabels> mixed{};
-};
-
-at::Tensor vector_tensor(std::vector<std::int64_t>& of) {
-  return at::from_blob(of.data(), {std::ssize(of)}, at::kLong);
+// The memory for a batch's inputs, which a thread uses again.
+FlatVector& memory_of_this_thread() {
+  thread_local FlatVector memory;
+  return memory;
 }
 
-// Samples of a data set, contiguous in memory, as tensors that are valid until the next samples are taken.
-class SampleBatch {
- public:
-  // Each thread reuses one batch.
-  static SampleBatch& of_this_thread() {
-    thread_local SampleBatch batch;
-    return batch;
-  }
-
-  // Samples [first, first + count) of a split.
-  void take(const Dataset& dataset, Split split, std::int64_t first, std::int64_t count) {
-    numbers_.resize(static_cast<std::size_t>(count));
-    std::iota(numbers_.begin(), numbers_.end(), static_cast<std::uint32_t>(first));
-    make_room(dataset);
-    dataset.gather(split, numbers_, inputs_.data(), labels_.data());
-    if (!targets_.empty()) dataset.gather_targets(split, numbers_, targets_.data());
-  }
-
-  at::Tensor inputs(const Dataset& dataset) {
-    const SampleShape& shape = dataset.size().shape;
-    return at::from_blob(inputs_.data(), {std::ssize(numbers_), shape.channels, shape.height, shape.width}, at::kFloat);
-  }
-
-  at::Tensor labels() { return vector_tensor(labels_); }
-
-  at::Tensor targets() {  // (n, targets); undefined if samples have classes
-    if (targets_.empty()) return {};
-    const auto samples = std::ssize(numbers_);
-    return at::from_blob(targets_.data(), {samples, std::ssize(targets_) / samples}, at::kFloat);
-  }
-
-  // Takes the training samples of several micro-batches, one micro-batch after another. `mixup`: alpha; 0: none.
-  TrainingBatch take_training(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
-                              double mixup) {
-    name_samples(sampler, micro_batches);
-    const Visits visits{.seed = sampler.options().seed, .samples = numbers_, .epochs = epochs_};
-    make_room(dataset);
-    dataset.gather_training(visits, inputs_.data(), labels_.data());
-    if (!targets_.empty()) dataset.gather_targets(Split::train, numbers_, targets_.data());
-    if (mixup > 0) mix_samples(sampler, micro_batches, mixup);
-    TrainingBatch batch{.visits = visits, .inputs = inputs(dataset), .labels = labels(), .targets = targets()};
-    if (mixup > 0)
-      batch.mixed = {.labels = vector_tensor(partner_labels_),
-                     .shares = at::from_blob(partner_shares_.data(), {std::ssize(partner_shares_)}, at::kFloat)};
-    return batch;
-  }
-
- private:
-  void make_room(const Dataset& dataset) {
-    const std::size_t floats = numbers_.size() * static_cast<std::size_t>(dataset.size().shape.features());
-    if (inputs_.size() != floats) inputs_ = FlatVector(floats);
-    labels_.resize(numbers_.size());
-    targets_.resize(numbers_.size() * static_cast<std::size_t>(dataset.size().targets));
-  }
-
-  void name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches) {
-    numbers_.clear();
-    epochs_.clear();
-    for (const MicroBatch& micro_batch : micro_batches) {
-      sampler.append_samples(micro_batch, numbers_);
-      epochs_.resize(numbers_.size(), sampler.epoch(micro_batch));
+// Mixes training samples with the partners that are drawn for them, micro-batch by micro-batch.
+void mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha, SampleBatch& batch,
+                 std::span<float> inputs) {
+  const std::size_t all = batch.samples.size(), size = all / micro_batches.size(), features = inputs.size() / all;
+  const std::int64_t* const labels = batch.answers.data_ptr<std::int64_t>();
+  batch.mixed = {.labels = at::empty_like(batch.answers), .shares = at::empty(batch.answers.sizes(), at::kFloat)};
+  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+    const Mixture mixture = drawn_mixture(sampler.options().seed, sampler.in_data(micro_batches[m]), size, alpha);
+    mix(mixture, inputs.subspan(m * size * features, size * features));
+    for (std::size_t i = 0; i < size; ++i) {
+      batch.mixed->labels.data_ptr<std::int64_t>()[m * size + i] = labels[m * size + mixture.partners[i]];
+      batch.mixed->shares.data_ptr<float>()[m * size + i] = mixture.share;
     }
   }
-
-  void mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha) {
-    const std::size_t size = numbers_.size() / micro_batches.size(), features = inputs_.size() / numbers_.size();
-    partner_labels_.resize(labels_.size());
-    partner_shares_.resize(labels_.size());
-    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-      const Mixture mixture = drawn_mixture(sampler.options().seed, sampler.in_data(micro_batches[m]), size, alpha);
-      mix(mixture, inputs_.span().subspan(m * size * features, size * features));
-      for (std::size_t i = 0; i < size; ++i) {
-        partner_labels_[m * size + i] = labels_[m * size + mixture.partners[i]];
-        partner_shares_[m * size + i] = mixture.share;
-      }
-    }
-  }
-
-  std::vector<std::uint32_t> numbers_;
-  std::vector<std::int64_t> epochs_;
-  FlatVector inputs_;
-  std::vector<std::int64_t> labels_;
-  std::vector<float> targets_;                // numbers to learn instead of labels
-  std::vector<std::int64_t> partner_labels_;  // for samples that are mixed with partners
-  std::vector<float> partner_shares_;
-};
+}
 
 // The squared error of a sample is the mean of (output - target)^2 over its targets, as in torch.nn.MSELoss.
 // Shapes:  outputs and targets (n, targets). Returns the sum over the samples; torch.nn.MSELoss takes their mean.
@@ -130,24 +53,11 @@ LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
   return {.minimised = loss, .reported = loss};
 }
 
-// Gradients by parameter in the network's order, and the loss. Both are summed over micro-batches' means.
-struct BackwardPass {
-  std::vector<at::Tensor> gradients;
-  double loss_sum = 0;
-};
-
-// `parameters` must require gradients.
-BackwardPass differentiate(const Network& network, const Device& device, const std::vector<at::Tensor>& parameters,
-                           const std::vector<at::Tensor>& buffers, const TrainingBatch& batch,
-                           std::int64_t micro_batch_size, double label_smoothing) {
-  const auto outputs = device.outputs_of(
-      [&] { return forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits); });
-  const LossSums loss = batch.targets.defined() ? squared_error(outputs, batch.targets)
-                                                : cross_entropy(outputs, batch.labels, label_smoothing,
-                                                                batch.mixed ? &*batch.mixed : nullptr);
-  const double share = 1.0 / static_cast<double>(micro_batch_size);
-  return {.gradients = gradients_of(loss.minimised, parameters, share),
-          .loss_sum = loss.reported.item<float>() * share};
+// The losses of which gradients are computed.
+LossSums loss_of(const at::Tensor& outputs, const SampleBatch& batch, double smoothing) {
+  if (batch.targets.defined()) return squared_error(outputs, batch.targets);
+  if (batch.weights.defined()) return cross_entropy(outputs, batch.answers, smoothing, batch.weights);
+  return cross_entropy(outputs, batch.answers, smoothing, batch.mixed ? &*batch.mixed : nullptr);
 }
 
 // A model to evaluate, with a copy of its statistics, because forward() takes only mutable ones.
@@ -162,21 +72,24 @@ struct Member {
   DeviceVector buffers;
 };
 
-std::vector<at::Tensor> outputs_of(const Network& network, const Device& device,
-                                   const std::vector<std::unique_ptr<const Member>>& members,
-                                   const at::Tensor& inputs) {
-  std::vector<at::Tensor> outputs;
-  for (const auto& member : members)
-    outputs.push_back(device.outputs_of(
-        [&] { return forward(network, member->parameters, member->buffers.views(), inputs, Mode::evaluate); }));
-  return outputs;
+SampleBatch upload(const Device& device, SampleBatch batch) {
+  std::vector<at::Tensor*> tensors = {&batch.answers, &batch.targets, &batch.weights};
+  if (batch.mixed) tensors.insert(tensors.end(), {&batch.mixed->labels, &batch.mixed->shares});
+  if (auto* const texts = std::get_if<SequenceBatch>(&batch.inputs)) {
+    tensors.insert(tensors.end(), {&texts->tokens, &texts->places, &texts->begins, &texts->asked});
+    for (TextGroup& group : texts->groups)
+      tensors.insert(tensors.end(), {&group.tokens_of_slots, &group.slots_of_tokens, &group.lengths});
+  } else {
+    tensors.push_back(&std::get<at::Tensor>(batch.inputs));
+  }
+  for (at::Tensor* const tensor : tensors) *tensor = device.upload(*tensor);
+  return batch;
 }
 
-TrainingBatch upload(const Device& device, TrainingBatch batch) {
-  for (at::Tensor* const tensor : {&batch.inputs, &batch.labels, &batch.targets}) *tensor = device.upload(*tensor);
-  if (batch.mixed)
-    batch.mixed = {.labels = device.upload(batch.mixed->labels), .shares = device.upload(batch.mixed->shares)};
-  return batch;
+std::vector<std::uint32_t> numbers_from(std::int64_t begin, std::int64_t end) {
+  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(end - begin));
+  std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(begin));
+  return numbers;
 }
 
 // The rows of a batch that belong to one list of micro-batches, and the sum of their losses, as in a separate pass.
@@ -187,11 +100,11 @@ struct ListOfRows {
 
 class ApartByProducts : public GradientsApart {
  public:
-  ApartByProducts(const Network& network, const Device& device, std::unique_ptr<const SampleBatch> batch,
+  ApartByProducts(const Network& network, const Device& device, std::unique_ptr<const FlatVector> inputs,
                   LinearGradients gradients, std::vector<ListOfRows> lists)
       : network_(network),
         device_(device),
-        batch_(std::move(batch)),
+        inputs_(std::move(inputs)),
         gradients_(std::move(gradients)),
         lists_(std::move(lists)) {}
 
@@ -217,7 +130,7 @@ class ApartByProducts : public GradientsApart {
  private:
   const Network& network_;
   const Device& device_;
-  std::unique_ptr<const SampleBatch> batch_;  // owns the first layer's inputs, which are views of its memory
+  std::unique_ptr<const FlatVector> inputs_;  // the memory of the first layer's inputs
   LinearGradients gradients_;
   std::vector<ListOfRows> lists_;
 };
@@ -334,31 +247,59 @@ std::vector<GradientSegment> segments_of(const Network& network, std::vector<at:
   return segments;
 }
 
-NetworkObjective::NetworkObjective(Network network, std::shared_ptr<const Dataset> dataset,
-                                   const SamplerOptions& sampling, std::int64_t chunk_samples, double label_smoothing,
-                                   const Arithmetic& arithmetic)
+TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
+                               std::int64_t chunk_samples, double label_smoothing, double mixup,
+                               const Arithmetic& arithmetic)
     : network_(std::move(network)),
       dataset_(std::move(dataset)),
       sampler_(sampling),
       chunk_samples_(chunk_samples),
       label_smoothing_(label_smoothing),
-      device_(arithmetic) {
+      mixup_(mixup),
+      device_(arithmetic),
+      has_batched_gradients_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0 &&
+                             !arithmetic.bfloat16) {
   assert(network_.input() == dataset_->size().shape);
   assert(sampling.samples <= dataset_->size().train);
+  assert(!takes_texts() || network_.buffers().empty());
 }
 
-std::optional<std::uint64_t> NetworkObjective::seed_of(const MicroBatch& micro_batch) const {
+std::optional<std::uint64_t> TorchObjective::seed_of(const MicroBatch& micro_batch) const {
   if (!network_.draws()) return std::nullopt;
   return seed_of_draws(seed(), sampler_.in_data(micro_batch));
 }
 
-TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                               std::int64_t chunk_samples, double label_smoothing, double mixup,
-                               const Arithmetic& arithmetic)
-    : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing, arithmetic),
-      mixup_(mixup),
-      has_batched_gradients_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0 &&
-                             !arithmetic.bfloat16) {}
+SampleBatch TorchObjective::training_batch(std::span<const MicroBatch> micro_batches, FlatVector& memory) const {
+  std::vector<std::uint32_t> samples;
+  std::vector<std::int64_t> epochs;
+  std::vector<AskedText> texts;
+  std::vector<std::int32_t> lengths;
+  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+    const std::size_t before = samples.size();
+    sampler_.append_samples(micro_batches[m], samples);
+    epochs.resize(samples.size(), sampler_.epoch(micro_batches[m]));
+    if (!takes_texts()) continue;
+    lengths.clear();
+    if (sampler_.options().repeats_longest) sampler_.append(micro_batches[m], lengths);
+    for (std::size_t i = before; i < samples.size(); ++i)
+      texts.push_back({.sample = samples[i],
+                       .epoch = epochs[i],
+                       .micro_batch = static_cast<std::int64_t>(m),
+                       .asked = lengths.empty() ? 0 : lengths[i - before]});
+  }
+  if (takes_texts()) return ask(*dataset_, Split::train, std::move(texts), network_.task(), seed());
+  SampleBatch batch = gathered(*dataset_, Split::train, seed(), std::move(samples), std::move(epochs), memory);
+  if (mixup_ > 0) mix_samples(sampler_, micro_batches, mixup_, batch, memory.span());
+  return batch;
+}
+
+SampleBatch TorchObjective::evaluated_batch(Split split, std::span<const std::uint32_t> samples) const {
+  if (!takes_texts())
+    return gathered(*dataset_, split, seed(), {samples.begin(), samples.end()}, {}, memory_of_this_thread());
+  std::vector<AskedText> texts;
+  for (const std::uint32_t sample : samples) texts.push_back({.sample = sample});
+  return ask(*dataset_, split, std::move(texts), network_.task(), seed());
+}
 
 std::vector<float> TorchObjective::initial_buffers() const {
   std::vector<float> flat;
@@ -383,21 +324,24 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
     result.buffers_sum.assign(this->buffers(), 0);
     std::vector<float> statistics(this->buffers());
     std::vector<at::Tensor> sum;
+    // The weights of questions about texts contain this share.
+    const double share = takes_texts() ? 1 : 1.0 / static_cast<double>(samples_per_micro_batch());
     for (std::size_t first = 0; first < micro_batches.size(); first += together) {
       throw_if_interrupted();
-      const TrainingBatch batch =
-          upload(device_, SampleBatch::of_this_thread().take_training(*dataset_, sampler_,
-                                                                      micro_batches.subspan(first, together), mixup_));
+      const SampleBatch batch =
+          upload(device_, training_batch(micro_batches.subspan(first, together), memory_of_this_thread()));
+      const Visits visits = batch.visits(seed());
       // Each micro-batch starts from the state's statistics.
       std::copy_n(buffers, statistics.size(), statistics.begin());
       DeviceVector changed(device_, network_, DeviceVector::Of::buffers, statistics.data());
       const SeededDraws draws(seed_of(micro_batches[first]));
-      auto pass =
-          differentiate(network_, device_, there, changed.views(), batch, samples_per_micro_batch(), label_smoothing_);
+      const auto outputs = device_.outputs_of(
+          [&] { return forward(network_, there, changed.views(), batch.inputs, Mode::train, &visits); });
+      const LossSums loss = loss_of(outputs, batch, label_smoothing_);
+      add_to(sum, gradients_of(loss.minimised, there, share));
+      result.loss_sum += loss.reported.item<float>() * share;
       changed.return_values();
-      result.loss_sum += pass.loss_sum;
       for (std::size_t b = 0; b < statistics.size(); ++b) result.buffers_sum[b] += statistics[b];
-      add_to(sum, std::move(pass.gradients));
     }
     result.segments = device_.segments(network_, std::move(sum));
     return result;
@@ -411,16 +355,17 @@ std::unique_ptr<const GradientsApart> TorchObjective::batched_gradients(
     throw_if_interrupted();
     std::vector<MicroBatch> all;
     for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
-    auto memory = std::make_unique<SampleBatch>();
-    const TrainingBatch batch = upload(device_, memory->take_training(*dataset_, sampler_, all, mixup_));
+    auto memory = std::make_unique<FlatVector>();
+    const SampleBatch batch = upload(device_, training_batch(all, *memory));
+    const Visits visits = batch.visits(seed());
     const MixedLabels* const mixed = batch.mixed ? &*batch.mixed : nullptr;
     std::vector<LinearPass> passes;
     const auto logits =
-        forward(network_, device_.parameters(network_, parameters), batch.inputs, &batch.visits, passes);
-    const auto loss = cross_entropy(logits, batch.labels, label_smoothing_, mixed).minimised;
+        forward(network_, device_.parameters(network_, parameters), {}, batch.inputs, Mode::train, &visits, &passes);
+    const auto loss = cross_entropy(logits, batch.answers, label_smoothing_, mixed).minimised;
     const std::int64_t size = samples_per_micro_batch();
     const at::Tensor losses =
-        losses_of(at::log_softmax(logits.detach(), 1), batch.labels, mixed).to(at::kCPU).contiguous();
+        losses_of(at::log_softmax(logits.detach(), 1), batch.answers, mixed).to(at::kCPU).contiguous();
     auto by_list = lists_of_rows(lists, losses, size);
     return std::make_unique<const ApartByProducts>(
         network_, device_, std::move(memory), LinearGradients(std::move(passes), loss, 1.0 / static_cast<double>(size)),
@@ -428,10 +373,22 @@ std::unique_ptr<const GradientsApart> TorchObjective::batched_gradients(
   });
 }
 
+EvaluationSums TorchObjective::evaluate_samples(const float* parameters, const float* buffers, Split split,
+                                                std::span<const std::uint32_t> samples) const {
+  if (!takes_texts()) return Objective::evaluate_samples(parameters, buffers, split, samples);
+  return evaluate_together({&parameters, 1}, {&buffers, 1}, split, samples);
+}
+
 EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> parameters,
                                                  std::span<const float* const> buffers, Split split, std::int64_t begin,
                                                  std::int64_t end) const {
   assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
+  return evaluate_together(parameters, buffers, split, numbers_from(begin, end));
+}
+
+EvaluationSums TorchObjective::evaluate_together(std::span<const float* const> parameters,
+                                                 std::span<const float* const> buffers, Split split,
+                                                 std::span<const std::uint32_t> samples) const {
   assert(!parameters.empty() && parameters.size() == buffers.size());
   return device_.run([&] {
     const c10::InferenceMode guard;
@@ -439,28 +396,33 @@ EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> p
     for (std::size_t i = 0; i < parameters.size(); ++i)
       members.push_back(std::make_unique<const Member>(network_, device_, parameters[i], buffers[i]));
 
-    EvaluationSums sums{.loss = 0, .correct = 0, .samples = end - begin};
-    for (std::int64_t first = begin; first < end; first += chunk_samples_) {
+    EvaluationSums sums;
+    const auto chunk = static_cast<std::size_t>(chunk_samples_);
+    for (std::size_t first = 0; first < samples.size(); first += chunk) {
       throw_if_interrupted();
-      const auto n = std::min(chunk_samples_, end - first);
-      SampleBatch& batch = SampleBatch::of_this_thread();
-      batch.take(*dataset_, split, first, n);
-      std::vector<at::Tensor> outputs = outputs_of(network_, device_, members, device_.upload(batch.inputs(*dataset_)));
-      if (const at::Tensor targets = device_.upload(batch.targets()); targets.defined()) {
+      const SampleBatch batch =
+          upload(device_, evaluated_batch(split, samples.subspan(first, std::min(chunk, samples.size() - first))));
+      std::vector<at::Tensor> outputs;
+      for (const auto& member : members)
+        outputs.push_back(device_.outputs_of([&] {
+          return forward(network_, member->parameters, member->buffers.views(), batch.inputs, Mode::evaluate);
+        }));
+      sums.samples += batch.answers.numel();
+      if (batch.targets.defined()) {
         const at::Tensor mean = outputs.size() == 1 ? outputs.front() : at::stack(outputs).mean(0);
-        sums.loss += squared_error(mean, targets).reported.item<float>();
+        sums.loss += squared_error(mean, batch.targets).reported.item<float>();
         continue;
       }
-      const at::Tensor labels = device_.upload(batch.labels());
       const auto logits = ensemble_logits(std::move(outputs));
-      sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
-      sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
+      sums.loss += at::cross_entropy_loss(logits, batch.answers, {}, at::Reduction::Sum).item<float>();
+      sums.correct += logits.argmax(1).eq(batch.answers).sum().item<std::int64_t>();
     }
     return sums;
   });
 }
 
-// Derivatives are computed on the processor, because not every device has double precision.
+// Derivatives are computed on the processor, because not every device has double precision. If the samples contain no
+// token to predict, they are 0.
 std::vector<double> TorchObjective::derivative(const float* parameters, const float* buffers, Split split,
                                                std::int64_t begin, std::int64_t end,
                                                std::span<const double> direction) const {
@@ -470,18 +432,18 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
   std::vector<float> copy(buffers, buffers + network_.buffer_floats());
   auto statistics = view_buffers(network_, flat_view(copy.data(), copy.size()));
   for (auto& each : statistics) each = each.to(at::kDouble);
+  std::int64_t answers = 0;
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
-    const auto n = std::min(chunk_samples_, end - first);
-    SampleBatch& batch = SampleBatch::of_this_thread();
-    batch.take(*dataset_, split, first, n);
-    const at::Tensor inputs = batch.inputs(*dataset_).to(at::kDouble);
-    const auto outputs = forward(network_, sum.parameters(), statistics, inputs, Mode::evaluate);
-    const at::Tensor targets = batch.targets();
-    sum.add(targets.defined() ? squared_error(outputs, targets.to(at::kDouble)).reported
-                              : at::cross_entropy_loss(outputs, batch.labels(), {}, at::Reduction::Sum));
+    SampleBatch batch = evaluated_batch(split, numbers_from(first, std::min(first + chunk_samples_, end)));
+    if (batch.answers.numel() == 0) continue;
+    if (auto* const inputs = std::get_if<at::Tensor>(&batch.inputs)) *inputs = inputs->to(at::kDouble);
+    const auto outputs = forward(network_, sum.parameters(), statistics, batch.inputs, Mode::evaluate);
+    sum.add(batch.targets.defined() ? squared_error(outputs, batch.targets.to(at::kDouble)).reported
+                                    : at::cross_entropy_loss(outputs, batch.answers, {}, at::Reduction::Sum));
+    answers += batch.answers.numel();
   }
-  return sum.mean_over(end - begin);
+  return sum.mean_over(std::max<std::int64_t>(answers, 1));
 }
 
 std::vector<float> TorchObjective::batch_statistics(const float* parameters,
@@ -494,11 +456,11 @@ std::vector<float> TorchObjective::batch_statistics(const float* parameters,
     std::vector<double> sum(buffers());
     for (const MicroBatch& micro_batch : micro_batches) {
       throw_if_interrupted();
-      const TrainingBatch batch =
-          upload(device_, SampleBatch::of_this_thread().take_training(*dataset_, sampler_, {&micro_batch, 1}, mixup_));
+      const SampleBatch batch = upload(device_, training_batch({&micro_batch, 1}, memory_of_this_thread()));
+      const Visits visits = batch.visits(seed());
       const SeededDraws draws(seed_of(micro_batch));
       device_.outputs_of(
-          [&] { return forward(network_, weights, measured.views(), batch.inputs, Mode::measure, &batch.visits); });
+          [&] { return forward(network_, weights, measured.views(), batch.inputs, Mode::measure, &visits); });
       measured.return_values();
       for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += statistics[b];
     }

@@ -35,9 +35,9 @@
 
 #include "workers/base/random.hpp"
 #include "workers/data/dataset.hpp"
+#include "workers/models/batch.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/script_model.hpp"
-#include "workers/models/text_objective.hpp"
 
 namespace syncopate {
 

@@ -1,13 +1,10 @@
-#include "workers/models/text_objective.hpp"
-
-#include <c10/core/GradMode.h>
+#include "workers/models/batch.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
-
-#include "workers/base/process.hpp"
-#include "workers/models/forward.hpp"
+#include <utility>
 
 namespace syncopate {
 
@@ -111,17 +108,6 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
   return shown;
 }
 
-TextTargets upload(const Device& device, TextTargets targets) {
-  SequenceBatch& texts = targets.texts;
-  for (at::Tensor* const tensor :
-       {&texts.tokens, &texts.places, &texts.begins, &texts.asked, &targets.answers, &targets.weights})
-    *tensor = device.upload(*tensor);
-  for (TextGroup& group : texts.groups)
-    for (at::Tensor* const tensor : {&group.tokens_of_slots, &group.slots_of_tokens, &group.lengths})
-      *tensor = device.upload(*tensor);
-  return targets;
-}
-
 at::Tensor tensor_of(const std::vector<std::int64_t>& values) {
   return at::from_blob(const_cast<std::int64_t*>(values.data()), {std::ssize(values)}, at::kLong).clone();
 }
@@ -150,111 +136,29 @@ SequenceBatch::SequenceBatch(const std::vector<std::span<const std::int32_t>>& t
   }
 }
 
-std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro_batches) const {
-  std::vector<AskedText> texts;
-  std::vector<std::uint32_t> numbers;
-  std::vector<std::int32_t> lengths;
-  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-    numbers.clear();
-    sampler_.append_samples(micro_batches[m], numbers);
-    lengths.clear();
-    if (sampler_.options().repeats_longest) sampler_.append(micro_batches[m], lengths);
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      texts.push_back({.sample = numbers[i],
-                       .epoch = sampler_.epoch(micro_batches[m]),
-                       .micro_batch = static_cast<std::int64_t>(m),
-                       .asked = lengths.empty() ? 0 : lengths[i]});
+SampleBatch gathered(const Dataset& dataset, Split split, std::uint64_t seed, std::vector<std::uint32_t> samples,
+                     std::vector<std::int64_t> epochs, FlatVector& memory) {
+  const auto& [channels, height, width, vocabulary] = dataset.size().shape;
+  const std::int64_t n = std::ssize(samples), targets = dataset.size().targets;
+  if (const auto floats = static_cast<std::size_t>(n * channels * height * width); memory.size() != floats)
+    memory = FlatVector(floats);
+  SampleBatch batch{.inputs = at::from_blob(memory.data(), {n, channels, height, width}, at::kFloat),
+                    .answers = indices(n),
+                    .samples = std::move(samples),
+                    .epochs = std::move(epochs)};
+  std::int64_t* const labels = batch.answers.data_ptr<std::int64_t>();
+  if (batch.epochs.empty())
+    dataset.gather(split, batch.samples, memory.data(), labels);
+  else
+    dataset.gather_training(batch.visits(seed), memory.data(), labels);
+  if (targets > 0) {
+    batch.targets = at::empty({n, targets}, at::kFloat);
+    dataset.gather_targets(split, batch.samples, batch.targets.data_ptr<float>());
   }
-  return texts;
+  return batch;
 }
 
-PartialGradient TextObjective::gradient(const float* flat, const float*,
-                                        std::span<const MicroBatch> micro_batches) const {
-  assert(!micro_batches.empty());
-  return device_.run([&] {
-    const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
-    auto parameters = device_.shared_parameters(network_, flat);
-    for (auto& parameter : parameters) parameter.requires_grad_();
-
-    PartialGradient result;
-    std::vector<at::Tensor> sum;
-    for (std::size_t first = 0; first < micro_batches.size(); first += together) {
-      throw_if_interrupted();
-      const TextTargets targets = upload(
-          device_,
-          ask(*dataset_, Split::train, texts_of(micro_batches.subspan(first, together)), network_.task(), seed()));
-      const SeededDraws draws(seed_of(micro_batches[first]));
-      const Visits visits{.seed = seed(), .samples = targets.samples, .epochs = targets.epochs};
-      const auto logits =
-          device_.outputs_of([&] { return forward(network_, parameters, targets.texts, Mode::train, &visits); });
-      const LossSums loss = cross_entropy(logits, targets.answers, label_smoothing_, targets.weights);
-      result.loss_sum += loss.reported.item<float>();
-      add_to(sum, gradients_of(loss.minimised, parameters));
-    }
-    result.segments = device_.segments(network_, std::move(sum));
-    return result;
-  });
-}
-
-EvaluationSums TextObjective::evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const>,
-                                                Split split, std::int64_t begin, std::int64_t end) const {
-  assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
-  std::vector<std::uint32_t> samples(static_cast<std::size_t>(end - begin));
-  std::iota(samples.begin(), samples.end(), static_cast<std::uint32_t>(begin));
-  return evaluate_texts(parameters, split, samples);
-}
-
-EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> parameters, Split split,
-                                             std::span<const std::uint32_t> samples) const {
-  assert(!parameters.empty());
-  return device_.run([&] {
-    const c10::InferenceMode guard;
-    std::vector<std::vector<at::Tensor>> members;
-    for (const float* const member : parameters) members.push_back(device_.parameters(network_, member));
-    EvaluationSums sums;
-    const auto chunk = static_cast<std::size_t>(chunk_samples_);
-    for (std::size_t first = 0; first < samples.size(); first += chunk) {
-      throw_if_interrupted();
-      std::vector<AskedText> texts;
-      for (const std::uint32_t sample : samples.subspan(first, std::min(chunk, samples.size() - first)))
-        texts.push_back({.sample = sample});
-      const TextTargets targets = upload(device_, ask(*dataset_, split, std::move(texts), network_.task(), seed()));
-      std::vector<at::Tensor> of_members;
-      for (const auto& member : members)
-        of_members.push_back(
-            device_.outputs_of([&] { return forward(network_, member, targets.texts, Mode::evaluate); }));
-      const auto logits = ensemble_logits(std::move(of_members));
-      sums.loss += at::cross_entropy_loss(logits, targets.answers, {}, at::Reduction::Sum).item<float>();
-      sums.correct += logits.argmax(1).eq(targets.answers).sum().item<std::int64_t>();
-      sums.samples += targets.answers.numel();
-    }
-    return sums;
-  });
-}
-
-// If the samples contain no token to predict, the derivatives are 0. Computed on the processor, because not every
-// device has double precision.
-std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
-                                              std::int64_t end, std::span<const double> direction) const {
-  use_one_thread();
-  const c10::AutoGradMode differentiates(true);
-  Derivatives sum(network_, parameters, direction);
-  std::int64_t answers = 0;
-  for (std::int64_t first = begin; first < end; first += chunk_samples_) {
-    throw_if_interrupted();
-    std::vector<AskedText> texts;
-    for (std::int64_t sample = first; sample < std::min(first + chunk_samples_, end); ++sample)
-      texts.push_back({.sample = static_cast<std::uint32_t>(sample)});
-    const TextTargets targets = ask(*dataset_, split, std::move(texts), network_.task(), seed());
-    if (targets.answers.numel() == 0) continue;
-    const auto logits = forward(network_, sum.parameters(), targets.texts, Mode::evaluate);
-    sum.add(at::cross_entropy_loss(logits, targets.answers, {}, at::Reduction::Sum));
-    answers += targets.answers.numel();
-  }
-  return sum.mean_over(std::max<std::int64_t>(answers, 1));
-}
-
-TextTargets ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
+SampleBatch ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
                 std::uint64_t seed) {
   std::ranges::stable_sort(texts, std::greater<>(), [&](const AskedText& text) {
     const std::int64_t length = dataset.length(split, text.sample);
@@ -274,14 +178,15 @@ TextTargets ask(const Dataset& dataset, Split split, std::vector<AskedText> text
     targets[text.micro_batch] += std::ssize(one.answers);
     begin += std::ssize(one.tokens);
   }
-  TextTargets result{.texts = SequenceBatch(sequences, task.pads),
+  SequenceBatch batch(sequences, task.pads);
+  if (task.kind != Kind::classification) batch.asked = tensor_of(places);
+  SampleBatch result{.inputs = std::move(batch),
                      .answers = tensor_of(answers),
                      .weights = at::empty({std::ssize(answers)}, at::kFloat)};
   for (const AskedText& text : texts) {
     result.samples.push_back(text.sample);
     result.epochs.push_back(text.epoch);
   }
-  if (task.kind != Kind::classification) result.texts.asked = tensor_of(places);
   float* weight = result.weights.data_ptr<float>();
   for (std::size_t i = 0; i < texts.size(); ++i)
     weight = std::fill_n(weight, shown[i].answers.size(), 1 / static_cast<float>(targets[texts[i].micro_batch]));
