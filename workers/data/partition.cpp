@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
 #include <numeric>
@@ -225,11 +224,6 @@ KindCounts SampleKinds::of_first(std::span<const std::int64_t> micro_batches) co
       add({Rank{static_cast<int>(worker)}, i / of_step, static_cast<int>(i % of_step)}, counts);
     }
   return counts;
-}
-
-std::int32_t ComputedTokens::of(std::int64_t tokens) const {
-  const std::int64_t shown = longest > 0 ? std::min(tokens, longest) : tokens;
-  return static_cast<std::int32_t>(last_is_answer && shown > 1 ? shown - 1 : shown);
 }
 
 std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed) {

@@ -4,6 +4,7 @@
 //         et al. 2022 ("quantity skew").
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -49,7 +50,10 @@ struct ComputedTokens {
   // computed. (A sequence of one token counts as one.)
   bool last_is_answer = false;
 
-  std::int32_t of(std::int64_t tokens) const;
+  std::int32_t of(std::int64_t tokens) const {
+    const std::int64_t shown = longest > 0 ? std::min(tokens, longest) : tokens;
+    return static_cast<std::int32_t>(last_is_answer && shown > 1 ? shown - 1 : shown);
+  }
 };
 
 // Returns the lengths of all training samples, (n,). Throws DataFault if the samples are not sequences.

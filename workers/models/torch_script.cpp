@@ -78,11 +78,20 @@ bool takes_lengths(const Module& module) {
   return arguments.size() > 2 && at::TensorType::get()->isSubtypeOf(*arguments[2].type());
 }
 
-// Returns the tensor that forward returns. Without `lengths` forward gets only one argument. Throws ScriptFault.
-at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
+// The arguments of forward.
+struct Arguments {
+  at::Tensor inputs;
+  at::Tensor lengths{};  // undefined: forward takes no lengths
+
+  Arguments copies() const { return {inputs.clone(), lengths.defined() ? lengths.clone() : lengths}; }
+};
+
+// Returns the tensor that forward returns. Throws ScriptFault.
+at::Tensor call(Module& module, const Arguments& given) {
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // this thread does not optimise the graph
+  const at::Tensor& inputs = given.inputs;
   std::vector<c10::IValue> arguments{inputs};
-  if (lengths.defined()) arguments.emplace_back(lengths);
+  if (given.lengths.defined()) arguments.emplace_back(given.lengths);
   c10::IValue output;
   try {
     output = module.forward(std::move(arguments));
@@ -99,10 +108,8 @@ at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& leng
   return output.toTensor();
 }
 
-// call() with copies of inputs and lengths, because forward may change its arguments in place.
-at::Tensor call_on_copies(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
-  return call(module, inputs.clone(), lengths.defined() ? lengths.clone() : lengths);
-}
+// Forward may change its arguments in place.
+at::Tensor call_on_copies(Module& module, const Arguments& given) { return call(module, given.copies()); }
 
 // The requirements of the data and the loss that a module must meet.
 struct ScriptDemand {
@@ -116,16 +123,6 @@ struct ScriptDemand {
 
   bool asks_for_tokens() const { return shape.has_tokens() && task.kind != TextTask::Kind::classification; }
 };
-
-// Samples that meet a demand, in the form that forward gets.
-struct ProbeInputs {
-  at::Tensor inputs;
-  at::Tensor lengths{};  // undefined: forward takes no lengths
-};
-
-at::Tensor call_on_copies(Module& module, const ProbeInputs& samples) {
-  return call_on_copies(module, samples.inputs, samples.lengths);
-}
 
 // Returns the result of `compute`. Adds a hint to its ScriptFault, unless the hint is empty.
 template <typename Compute>
@@ -151,15 +148,8 @@ bool are_near(const at::Tensor& one, const at::Tensor& other) {
   return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
 }
 
-// The number of tokens that forward gets if a sequence has `length` tokens.
-std::int64_t shown_of(std::int64_t length, const TextTask& task) {
-  if (task.longest > 0) length = std::min(length, task.longest);
-  if (task.kind == TextTask::Kind::causal_lm) --length;  // the last token is only an answer
-  return std::max<std::int64_t>(length, 1);
-}
-
 at::Tensor random_tokens(const ScriptDemand& demand) {
-  const std::int64_t length = shown_of(demand.shape.width, demand.task), vocabulary = demand.shape.vocabulary;
+  const std::int64_t length = computed_by(demand.task).of(demand.shape.width), vocabulary = demand.shape.vocabulary;
   std::vector<double> uniform(static_cast<std::size_t>(probed_samples * length));
   probe_stream.fill_uniform(0, uniform);
   const at::Tensor tokens = at::empty({probed_samples, length}, at::kLong);
@@ -193,17 +183,17 @@ at::Tensor lengths_of(bool wanted, std::int64_t length) {
 }
 
 // Random samples. Sequences have the length of the data's longest one.
-ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths) {
+Arguments probe_inputs(const ScriptDemand& demand, bool with_lengths) {
   if (!demand.shape.has_tokens()) return {.inputs = random_numbers(demand.shape)};
   const at::Tensor tokens = random_tokens(demand);
   return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
 }
 
 // `samples` samples, which repeat a few. Sequences have the length of the data's shortest one, if it is known.
-ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
+Arguments repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
   at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
   if (demand.shape.has_tokens() && demand.shortest > 0)
-    few = few.narrow(1, 0, std::min(shown_of(demand.shortest, demand.task), few.size(1)));
+    few = few.narrow(1, 0, std::min<std::int64_t>(computed_by(demand.task).of(demand.shortest), few.size(1)));
   const at::Tensor numbers = at::arange(samples, at::kLong).remainder(probed_samples);
   const bool are_sequences = demand.shape.has_tokens();
   return {.inputs = few.index_select(0, numbers),
@@ -211,14 +201,15 @@ ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::
 }
 
 // Whether forward writes to its inputs or to the lengths.
-bool changes_inputs(Module& module, const ProbeInputs& samples) {
+bool changes_inputs(Module& module, const Arguments& samples) {
   // Any write to a tensor increments its version, even if these samples do not change.
-  const at::Tensor inputs = samples.inputs.clone();
-  const at::Tensor lengths = samples.lengths.defined() ? samples.lengths.clone() : at::Tensor();
-  const auto version_of = [](const at::Tensor& tensor) { return tensor.defined() ? tensor._version() : 0; };
-  const auto of_inputs = version_of(inputs), of_lengths = version_of(lengths);
-  call(module, inputs, lengths);
-  return version_of(inputs) != of_inputs || version_of(lengths) != of_lengths;
+  const Arguments own = samples.copies();
+  const auto versions = [&] {
+    return std::pair(own.inputs._version(), own.lengths.defined() ? own.lengths._version() : 0);
+  };
+  const auto before = versions();
+  call(module, own);
+  return versions() != before;
 }
 
 // An operator that behaves differently in training and evaluation, and its input that says which of the two it is.
@@ -289,18 +280,14 @@ std::string fixed_by_trace(const Module& module, bool in_training) {
 void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand) {
   const std::int64_t samples = inputs.size(0);
   std::vector<std::int64_t> right = {samples, demand.outputs};
-  std::string needed = fmt::format("({}, {}), ", samples, demand.outputs);
+  std::string needed = fmt::format("({}, {}), {}", samples, demand.outputs,
+                                   demand.squared_error ? "as many numbers as y has" : "logits of the classes");
   if (demand.asks_for_tokens()) {
+    const bool more_suit = demand.task.own_labels;
     right = {samples, inputs.size(1), demand.outputs};
-    needed =
-        fmt::format("({}, {}, {}), logits of all tokens at each position", samples, inputs.size(1), demand.outputs);
-    if (demand.task.own_labels) {
-      needed = fmt::format("({}, {}, {} or more), logits of the classes at each position", samples, inputs.size(1),
-                           demand.outputs);
-      if (outputs.dim() == 3) right.back() = std::max(demand.outputs, outputs.size(2));
-    }
-  } else {
-    needed += demand.squared_error ? "as many numbers as y has" : "logits of the classes";
+    if (more_suit && outputs.dim() == 3) right.back() = std::max(demand.outputs, outputs.size(2));
+    needed = fmt::format("({}, {}, {}{}), logits of {} at each position", samples, inputs.size(1), demand.outputs,
+                         more_suit ? " or more" : "", more_suit ? "the classes" : "all tokens");
   }
   if (outputs.sizes() != right)
     throw ScriptFault(fmt::format("its forward returns shape {} for inputs of shape {}; must return {}",
@@ -366,36 +353,36 @@ void check_scalars(const Module& before, const Module& after) {
 }
 
 // Whether samples affect each other: whether all four together give another result than two and two.
-bool mixes(Module& module, const ProbeInputs& samples) {
+bool mixes(Module& module, const Arguments& samples) {
   const at::Tensor together = call_on_copies(module, samples);
   std::vector<at::Tensor> apart;
   for (const std::int64_t begin : {std::int64_t{0}, probed_samples / 2}) {
     const auto half = [&](const at::Tensor& of) {
       return of.defined() ? of.narrow(0, begin, probed_samples / 2) : at::Tensor();
     };
-    apart.push_back(call_on_copies(module, half(samples.inputs), half(samples.lengths)));
+    apart.push_back(call_on_copies(module, {half(samples.inputs), half(samples.lengths)}));
   }
   return !are_near(together, at::cat(apart));
 }
 
 // For causal tasks, in evaluation: throws ScriptFault if outputs depend on later tokens.
-void check_causality(Module& module, const ProbeInputs& longest) {
+void check_causality(Module& module, const Arguments& longest) {
   const std::int64_t length = longest.inputs.size(1), earlier = (length + 1) / 2;
   if (earlier == length) return;
   // Later tokens are changed, not removed, because a module that needs sequences of equal length may still be causal.
   const at::Tensor later = longest.inputs.narrow(1, earlier, length - earlier).flip({0});
   const at::Tensor changed = at::cat({longest.inputs.narrow(1, 0, earlier), later}, 1);
   const at::Tensor before = call_on_copies(module, longest).narrow(1, 0, earlier);
-  if (!are_near(before, call_on_copies(module, changed, longest.lengths).narrow(1, 0, earlier)))
+  if (!are_near(before, call_on_copies(module, {changed, longest.lengths}).narrow(1, 0, earlier)))
     throw ScriptFault("its logits at a position depend on later tokens; with loss = \"causal\" they must not");
 }
 
 // For sequences, in evaluation: throws ScriptFault if forward fails on shorter sequences, down to the shortest. Returns
 // whether padding after a sequence leaves its outputs unchanged.
-bool bears_padding(Module& module, const ScriptDemand& demand, const ProbeInputs& longest) {
+bool bears_padding(Module& module, const ScriptDemand& demand, const Arguments& longest) {
   const std::int64_t length = longest.inputs.size(1);
   std::set<std::int64_t> shorter;
-  if (demand.shortest > 0) shorter.insert(shown_of(demand.shortest, demand.task));
+  if (demand.shortest > 0) shorter.insert(computed_by(demand.task).of(demand.shortest));
   if (demand.has_padding) shorter.insert((length + 1) / 2);
   const std::string hint =
       demand.shortest > 0 ? fmt::format("the data set's shortest sequence has {} tokens", demand.shortest) : "";
@@ -404,20 +391,20 @@ bool bears_padding(Module& module, const ScriptDemand& demand, const ProbeInputs
     if (own >= length) continue;
     const at::Tensor lengths = lengths_of(longest.lengths.defined(), own);
     const at::Tensor tokens = longest.inputs.narrow(1, 0, own).contiguous();
-    const at::Tensor alone = with_hint(hint, [&] { return call_on_copies(module, tokens, lengths); });
+    const at::Tensor alone = with_hint(hint, [&] { return call_on_copies(module, {tokens, lengths}); });
     check_outputs(alone, tokens, demand);
     if (!demand.has_padding) continue;
     const at::Tensor padding = at::full({probed_samples, length - own}, std::int64_t{demand.task.padding}, at::kLong);
-    const at::Tensor padded = call_on_copies(module, at::cat({tokens, padding}, 1), lengths);
+    const at::Tensor padded = call_on_copies(module, {at::cat({tokens, padding}, 1), lengths});
     bears = bears && are_near(alone, demand.asks_for_tokens() ? padded.narrow(1, 0, own) : padded);
   }
   return bears;
 }
 
 // Why a module in evaluation, in float64, has no gradient or no product with its Hessian; empty: it has both.
-std::string why_no_derivative(Module& module, const std::vector<at::Tensor>& parameters, const ProbeInputs& samples) {
+std::string why_no_derivative(Module& module, const std::vector<at::Tensor>& parameters, const Arguments& samples) {
   try {
-    const at::Tensor loss = call_on_copies(module, samples.inputs.to(at::kDouble)).square().sum();
+    const at::Tensor loss = call_on_copies(module, {samples.inputs.to(at::kDouble)}).square().sum();
     const auto gradients = torch::autograd::grad({loss}, parameters, {}, {}, /*create_graph=*/true,
                                                  /*allow_unused=*/true);
     at::Tensor product = at::zeros({}, at::kDouble);
@@ -431,7 +418,7 @@ std::string why_no_derivative(Module& module, const std::vector<at::Tensor>& par
   }
 }
 
-bool gives_numbers(Module& module, const ProbeInputs& samples) {
+bool gives_numbers(Module& module, const Arguments& samples) {
   try {
     return are_finite(call_on_copies(module, samples));
   } catch (const ScriptFault&) {
@@ -511,10 +498,10 @@ class ModuleCopy {
       }
   }
   at::Tensor value(const NamedTensor& named) const { return named.in(parts_); }
-  at::Tensor forward(const at::Tensor& inputs, const at::Tensor& lengths, bool in_training) {
+  at::Tensor forward(const Arguments& arguments, bool in_training) {
     if (is_training_ != in_training) module_.train(in_training);
     is_training_ = in_training;
-    return call(module_, inputs, lengths);
+    return call(module_, arguments);
   }
 
  private:
@@ -629,7 +616,7 @@ class ScriptModule {
     // The same inputs are used again, by the members of an ensemble or by measurements of statistics.
     const auto own = [&](const at::Tensor& given) { return changes_inputs_ ? given.clone() : given; };
     at::Tensor outputs =
-        copy->forward(own(inputs), with_lengths ? own(*lengths) : at::Tensor(), mode != Mode::evaluate);
+        copy->forward({own(inputs), with_lengths ? own(*lengths) : at::Tensor()}, mode != Mode::evaluate);
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       const at::Tensor after = copy->value(buffers_[b]);
       if (!after.is_same(buffers[b])) at::Tensor(buffers[b]).copy_(after.detach());
@@ -648,7 +635,7 @@ class ScriptModule {
   // forwards.
   void probe(const ScriptDemand& demand) {
     Module trial = module_.deepcopy();
-    const ProbeInputs samples = probe_inputs(demand, takes_lengths_);
+    const Arguments samples = probe_inputs(demand, takes_lengths_);
     const SeededDraws draws(0);
     std::string why_traced = fixed_by_trace(module_, /*in_training=*/true);
     if (!why_traced.empty()) why_traced = ": " + why_traced;
@@ -690,7 +677,7 @@ class ScriptModule {
     const auto drawn = SeededDraws::drawn();
     const at::Tensor outputs = call_on_copies(trial, samples);
     check_outputs(outputs, samples.inputs, demand);
-    draws_ = SeededDraws::drawn() > drawn;
+    contents_.draws = SeededDraws::drawn() > drawn;
     std::vector<std::string> names;
     for (const NamedTensor& parameter : parameters_) names.push_back(parameter.name);
     check_gradients(outputs, tensors_in(parts_of(trial), parameters_), names);
@@ -700,17 +687,17 @@ class ScriptModule {
       throw ScriptFault(fmt::format("its buffer {} changes in training; a module for tokens must not have such buffers",
                                     buffers_.front().name));
     changes_inputs_ = changes_inputs(moved, samples) || changes_inputs_;
-    note_ = fixed_by_trace(module_, /*in_training=*/false);
-    mixes_samples_ = draws_ || !buffers_.empty() || mixes(moved, samples);
+    contents_.note = fixed_by_trace(module_, /*in_training=*/false);
+    contents_.mixes_samples = contents_.draws || !buffers_.empty() || mixes(moved, samples);
     if (demand.shape.has_tokens()) {
-      why_no_derivative_ = "derivatives of your own modules are not available for texts";
+      contents_.why_no_derivative = "derivatives of your own modules are not available for texts";
       return;
     }
 
     Module doubles = module_.deepcopy();
     doubles.to(at::kDouble);
     doubles.eval();
-    why_no_derivative_ = why_no_derivative(doubles, tensors_in(parts_of(doubles), parameters_), samples);
+    contents_.why_no_derivative = why_no_derivative(doubles, tensors_in(parts_of(doubles), parameters_), samples);
   }
 
   // Evaluates as many samples at once as a run will, without gradients. Call it after probe(). Throws ScriptFault.
@@ -719,7 +706,7 @@ class ScriptModule {
     const auto with = [&](std::int64_t samples, bool in_training, const char* meaning) {
       if (samples == 0) return;
       const at::NoGradGuard no_gradients;
-      const ProbeInputs inputs = repeated_inputs(demand, takes_lengths_, samples);
+      const Arguments inputs = repeated_inputs(demand, takes_lengths_, samples);
       Module module = module_.deepcopy();
       module.train(in_training);
       with_hint(fmt::format("{} = {}", meaning, samples),
@@ -737,10 +724,8 @@ class ScriptModule {
 
   // Before probe() the contents have no buffers.
   ScriptContents contents(const ScriptOptions& options) const {
-    ScriptContents contents{.mixes_samples = !options.fused || mixes_samples_,
-                            .draws = draws_,
-                            .why_no_derivative = why_no_derivative_,
-                            .note = note_};
+    ScriptContents contents = contents_;
+    if (!options.fused) contents.mixes_samples = true;
     for (const NamedTensor& parameter : parameters_)
       contents.parameters.push_back(description_of(parameter, options.drawn));
     for (const NamedTensor& buffer : buffers_)
@@ -819,13 +804,10 @@ class ScriptModule {
   std::vector<NamedTensor> buffers_;     // tensors that training changes; before probe(): all that are not trained
   std::vector<NamedTensor> fixed_;       // all other tensors
   bool takes_lengths_;
-  bool mixes_samples_ = false;
-  bool draws_ = false;
   bool bears_padding_ = true;
   bool changes_inputs_ = false;  // forward changes its inputs in place
-  std::string note_;             // information for the user that is not a fault
   std::int64_t outputs_ = 0;
-  std::string why_no_derivative_;
+  ScriptContents contents_;  // what probe() has found, without parameters and buffers
   mutable std::mutex mutex_;
   mutable std::map<std::string, OnDevice> devices_;  // by the device's name
 };
