@@ -6,6 +6,7 @@
 #include <array>
 #include <cassert>
 #include <cmath>
+#include <type_traits>
 
 namespace syncopate {
 
@@ -28,32 +29,19 @@ std::optional<Misfit> misfit_of_image(const SampleShape& shape, std::int64_t sma
   return Misfit{.needed = fmt::format("the {1} need images of at least {0} x {0}", smallest, layers)};
 }
 
-CnnOptions read_cnn_options(Settings& cnn) {
-  const CnnOptions usual;
-  return {.channels = cnn.integers({"channels", "Channels of the convolutions, one number per convolution."}, 1,
-                                   largest_width, usual.channels),
-          .kernel = cnn.integer({"kernel", "Width and height of the convolutions' filters.", "pixels"}, 1, 1024,
-                                usual.kernel),
-          .dense =
-              cnn.integer({"dense", "Width of the dense layer after the convolutions."}, 1, largest_width, usual.dense),
-          .batch_norm = cnn.flag({"batch_norm", "Whether the convolutions are followed by batch normalisation."},
-                                 usual.batch_norm),
-          .dropout = cnn.number({"dropout", "Dropout: share of the dense layer's outputs that training sets to 0."},
-                                dropout_range, usual.dropout)};
-}
-
-void convolution(Network& network, std::int64_t channels, std::int64_t stride) {
-  const auto fan_in = static_cast<double>(network.output().channels * 3 * 3);
+// A convolution that keeps the size of images, but for its stride, and a normalisation. The deviation of its weights is
+// sqrt(2 / fan).
+template <OneOf<ResnetOptions, ImagenetResnetOptions> Options>
+void convolve(Network& network, std::int64_t channels, std::int64_t kernel, std::int64_t stride, const Options& options,
+              double scale = 1) {
+  constexpr bool counts_inputs = std::is_same_v<Options, ResnetOptions>;  // otherwise outputs
+  const std::int64_t fan = (counts_inputs ? network.output().channels : channels) * kernel * kernel;
   network.convolution({.channels = channels,
-                       .kernel = 3,
+                       .kernel = kernel,
                        .bias = false,
                        .stride = stride,
-                       .padding = 1,
-                       .deviation = std::sqrt(2 / fan_in)});
-}
-
-template <OneOf<ResnetOptions, ImagenetResnetOptions> Options>
-void normalise(Network& network, const Options& options, double scale = 1) {
+                       .padding = kernel / 2,
+                       .deviation = std::sqrt(2 / static_cast<double>(fan))});
   if (options.norm == ResnetOptions::Norm::group)
     network.group_norm(options.groups, scale);
   else
@@ -69,53 +57,25 @@ void activate(Network& network, const ResnetOptions& options) {
 
 void block(Network& network, std::int64_t channels, std::int64_t stride, const ResnetOptions& options) {
   network.begin_residual();
-  convolution(network, channels, stride);
-  normalise(network, options);
+  convolve(network, channels, 3, stride, options);
   activate(network, options);
   network.dropout(options.dropout);
-  convolution(network, channels, 1);
-  normalise(network, options, options.zero_init_residual ? 0 : 1);
+  convolve(network, channels, 3, 1, options, options.zero_init_residual ? 0 : 1);
   network.end_residual(stride);
   activate(network, options);
 }
 
-ResnetOptions read_resnet_options(Settings& table) {
-  using enum ResnetOptions::Norm;
-  using enum ResnetOptions::Activation;
-  constexpr std::int64_t deepest = 6 * 200 + 2;  // the deepest network in the paper
-  ResnetOptions options;
-  options.depth =
-      table.integer({"depth", "Number of layers: 6 n + 2, such as 8, 14, 20 and 56."}, 8, deepest, options.depth);
-  options.width =
-      table.integer({"width", "Channels of the first stage; the second has twice and the third four times as many."}, 1,
-                    largest_width, options.width);
-  options.norm =
-      table.choice({"norm", "Normalisation over the micro-batch, or of each sample over groups of channels."},
-                   {{"batch", batch}, {"group", group}}, options.norm);
-  if (options.norm == group)
-    options.groups = table.integer({"groups", "Number of groups of channels."}, 1, largest_width, options.groups);
-  options.activation = table.choice({"activation", "The activation after normalisations and sums."},
-                                    {{"relu", relu}, {"silu", silu}}, options.activation);
-  options.zero_init_residual = table.flag(
-      {"zero_init_residual", "Whether the weights of each block's last normalisation start at 0 instead of 1."},
-      options.zero_init_residual);
-  options.dropout =
-      table.number({"dropout", "Dropout: share of the outputs of a block's first convolution that training sets to 0."},
-                   dropout_range, options.dropout);
-  return options;
+// Keys that both kinds of residual networks have.
+ResnetOptions::Norm read_norm(Settings& table, ResnetOptions::Norm usual) {
+  return table.choice({"norm", "Normalisation over the micro-batch, or of each sample over groups of channels."},
+                      {{"batch", ResnetOptions::Norm::batch}, {"group", ResnetOptions::Norm::group}}, usual);
 }
-
-// A convolution that keeps the size of images, but for its stride, and a normalisation.
-void convolve(Network& network, std::int64_t channels, std::int64_t kernel, std::int64_t stride,
-              const ImagenetResnetOptions& options, double scale = 1) {
-  const auto fan_out = static_cast<double>(channels * kernel * kernel);
-  network.convolution({.channels = channels,
-                       .kernel = kernel,
-                       .bias = false,
-                       .stride = stride,
-                       .padding = kernel / 2,
-                       .deviation = std::sqrt(2 / fan_out)});
-  normalise(network, options, scale);
+std::int64_t read_groups(Settings& table, std::int64_t usual) {
+  return table.integer({"groups", "Number of groups of channels."}, 1, largest_width, usual);
+}
+bool read_zero_init(Settings& table, bool usual) {
+  return table.flag(
+      {"zero_init_residual", "Whether the weights of each block's last normalisation start at 0 instead of 1."}, usual);
 }
 
 // The number of blocks in each stage (Table 1 of the paper), and whether they are bottlenecks.
@@ -166,25 +126,6 @@ using Pooling = TextTransformerOptions::Pooling;
 constexpr double deviation = 0.02;
 constexpr LinearOptions dense{.deviation = deviation};
 
-void attention(Network& network, const TextTransformerOptions& options) {
-  network.linear(3 * options.width, dense)
-      .text_attention({.heads = options.heads, .causal = options.task.kind == Kind::causal_lm});
-  network.linear(options.width, dense).dropout(options.dropout);
-}
-
-void perceptron(Network& network, const TextTransformerOptions& options) {
-  network.linear(options.mlp_width, dense).gelu().linear(options.width, dense).dropout(options.dropout);
-}
-
-template <typename Branch>
-void add_branch(Network& network, const TextTransformerOptions& options, Branch branch) {
-  network.begin_residual();
-  if (options.norm == Norm::before) network.layer_norm();
-  branch(network, options);
-  network.end_residual();
-  if (options.norm == Norm::after) network.layer_norm();
-}
-
 void head(Network& network, std::int64_t classes, const TextTransformerOptions& options) {
   network.begin_head();
   switch (options.task.kind) {
@@ -218,36 +159,23 @@ std::optional<Misfit> misfit(const DatasetSize& data, const TextTransformerOptio
   return {};
 }
 
-TextTransformerOptions read_text_transformer_options(Settings& table) {
+// Keys that transformers have in common.
+std::int64_t read_depth(Settings& table, std::int64_t usual) {
   constexpr std::int64_t deepest = 1024;
-  const TextTransformerOptions usual;
-  TextTransformerOptions options;
-  options.task.kind = table.choice(
-      {"task", "What is predicted: classes of texts, hidden words, or each next word."},
-      {{"classification", Kind::classification}, {"masked-lm", Kind::masked_lm}, {"causal-lm", Kind::causal_lm}},
-      usual.task.kind);
-  options.width = table.integer({"width", "Features per token; a multiple of `heads`."}, 1, largest_width, usual.width);
-  options.depth =
-      table.integer({"depth", "Number of blocks, each an attention and a perceptron."}, 1, deepest, usual.depth);
-  options.heads = table.integer({"heads", "Number of heads of each attention."}, 1, 1024, usual.heads);
-  options.mlp_width =
-      table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width);
-  options.positions =
-      table.integer({"positions", "Length of the longest sequence.", "tokens"}, 1, 1 << 20, usual.positions);
-  options.norm =
-      table.choice({"norm", "Whether sums are normalised (post, as in BERT) or the inputs of branches (pre)."},
-                   {{"post", Norm::after}, {"pre", Norm::before}}, usual.norm);
-  options.pooling =
-      table.choice({"pooling", "Input of the classifier of texts: the first token, or the mean of all tokens."},
-                   {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
-  options.dropout =
-      table.number({"dropout", "Dropout: share of embeddings and of branches' outputs that training sets to 0."},
-                   dropout_range, usual.dropout);
-  if (table.flag({"cut", "Whether sequences with more tokens than `positions` are cut."}, false))
-    options.task.longest = options.positions;
-  options.task.masking = read_masking(table, options.task.kind == Kind::masked_lm, "the task \"masked-lm\"");
-  if (options.task.kind != Kind::classification) table.leave_out("pooling");
-  return options;
+  return table.integer({"depth", "Number of blocks, each an attention and a perceptron."}, 1, deepest, usual);
+}
+std::int64_t read_heads(Settings& table, std::int64_t usual) {
+  return table.integer({"heads", "Number of heads of each attention."}, 1, 1024, usual);
+}
+std::int64_t read_text_width(Settings& table, std::int64_t usual) {
+  return table.integer({"width", "Features per token; a multiple of `heads`."}, 1, largest_width, usual);
+}
+std::int64_t read_mlp_width(Settings& table, std::int64_t most, const Stated<std::int64_t>& usual) {
+  return table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, most, usual);
+}
+double read_text_dropout(Settings& table, double usual) {
+  return table.number({"dropout", "Dropout: share of embeddings and of branches' outputs that training sets to 0."},
+                      dropout_range, usual);
 }
 
 }  // namespace
@@ -299,7 +227,17 @@ Model read_mlp(Settings& table) {
 }
 
 Model read_cnn(Settings& table) {
-  const CnnOptions options = read_cnn_options(table);
+  CnnOptions options;
+  options.channels = table.integers({"channels", "Channels of the convolutions, one number per convolution."}, 1,
+                                    largest_width, options.channels);
+  options.kernel =
+      table.integer({"kernel", "Width and height of the convolutions' filters.", "pixels"}, 1, 1024, options.kernel);
+  options.dense =
+      table.integer({"dense", "Width of the dense layer after the convolutions."}, 1, largest_width, options.dense);
+  options.batch_norm =
+      table.flag({"batch_norm", "Whether the convolutions are followed by batch normalisation."}, options.batch_norm);
+  options.dropout = table.number({"dropout", "Dropout: share of the dense layer's outputs that training sets to 0."},
+                                 dropout_range, options.dropout);
   if (options.channels.empty())
     for (const char* key : {"kernel", "batch_norm"})
       forbid(table, key, "has no effect without convolutions (channels = [])");
@@ -313,8 +251,7 @@ Model read_cnn(Settings& table) {
 
 Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options) {
   Network network(input);
-  convolution(network, options.width, 1);
-  normalise(network, options);
+  convolve(network, options.width, 3, 1, options);
   activate(network, options);
   for (const std::int64_t stage : {1, 2, 4}) {
     for (std::int64_t i = 0; i < (options.depth - 2) / 6; ++i)
@@ -324,8 +261,23 @@ Network resnet_network(const SampleShape& input, std::int64_t classes, const Res
 }
 
 Model read_resnet(Settings& table) {
+  using enum ResnetOptions::Activation;
+  constexpr std::int64_t deepest = 6 * 200 + 2;  // the deepest network in the paper
   const std::size_t faults = table.faults_so_far();
-  const ResnetOptions options = read_resnet_options(table);
+  ResnetOptions options;
+  options.depth =
+      table.integer({"depth", "Number of layers: 6 n + 2, such as 8, 14, 20 and 56."}, 8, deepest, options.depth);
+  options.width =
+      table.integer({"width", "Channels of the first stage; the second has twice and the third four times as many."}, 1,
+                    largest_width, options.width);
+  options.norm = read_norm(table, options.norm);
+  if (options.norm == ResnetOptions::Norm::group) options.groups = read_groups(table, options.groups);
+  options.activation = table.choice({"activation", "The activation after normalisations and sums."},
+                                    {{"relu", relu}, {"silu", silu}}, options.activation);
+  options.zero_init_residual = read_zero_init(table, options.zero_init_residual);
+  options.dropout =
+      table.number({"dropout", "Dropout: share of the outputs of a block's first convolution that training sets to 0."},
+                   dropout_range, options.dropout);
   if (table.faults_so_far() == faults) {
     if (const auto above = (options.depth - 2) % 6; above != 0)
       table.fault("depth",
@@ -369,14 +321,10 @@ Model read_imagenet_resnet(Settings& table) {
   options.stem =
       table.choice({"stem", "First layers: 7 x 7 convolution and pooling, or for small images a 3 x 3 convolution."},
                    {{"imagenet", imagenet}, {"cifar", cifar}}, options.stem);
-  options.norm =
-      table.choice({"norm", "Normalisation over the micro-batch, or of each sample over groups of channels."},
-                   {{"batch", batch}, {"group", group}}, options.norm);
-  options.groups = table.integer({"groups", "Number of groups of channels."}, 1, largest_width, options.groups);
+  options.norm = read_norm(table, options.norm);
+  options.groups = read_groups(table, options.groups);
   if (options.norm == batch) forbid(table, "groups", "has no effect with batch normalisation");
-  options.zero_init_residual = table.flag(
-      {"zero_init_residual", "Whether the weights of each block's last normalisation start at 0 instead of 1."},
-      options.zero_init_residual);
+  options.zero_init_residual = read_zero_init(table, options.zero_init_residual);
   if (table.faults_so_far() == faults) {
     if (!stages_of(options.depth)) table.fault("depth", "must be 18, 34, 50, 101 or 152");
     if (options.norm == group && options.width % options.groups != 0)
@@ -400,9 +348,19 @@ Network text_transformer_network(const SampleShape& input, std::int64_t classes,
   network.embed_words(options.width, options.positions, deviation);
   if (options.norm == Norm::after) network.layer_norm();
   network.dropout(options.dropout);
+  const auto add_branch = [&](const auto& append_branch) {
+    network.begin_residual();
+    if (options.norm == Norm::before) network.layer_norm();
+    append_branch();
+    network.linear(options.width, dense).dropout(options.dropout).end_residual();
+    if (options.norm == Norm::after) network.layer_norm();
+  };
   for (std::int64_t i = 0; i < options.depth; ++i) {
-    add_branch(network, options, attention);
-    add_branch(network, options, perceptron);
+    add_branch([&] {
+      network.linear(3 * options.width, dense)
+          .text_attention({.heads = options.heads, .causal = options.task.kind == Kind::causal_lm});
+    });
+    add_branch([&] { network.linear(options.mlp_width, dense).gelu(); });
   }
   if (options.norm == Norm::before) network.layer_norm();
   head(network, classes, options);
@@ -411,7 +369,28 @@ Network text_transformer_network(const SampleShape& input, std::int64_t classes,
 
 Model read_text_transformer(Settings& table) {
   const std::size_t faults = table.faults_so_far();
-  const TextTransformerOptions options = read_text_transformer_options(table);
+  TextTransformerOptions options;
+  options.task.kind = table.choice(
+      {"task", "What is predicted: classes of texts, hidden words, or each next word."},
+      {{"classification", Kind::classification}, {"masked-lm", Kind::masked_lm}, {"causal-lm", Kind::causal_lm}},
+      options.task.kind);
+  options.width = read_text_width(table, options.width);
+  options.depth = read_depth(table, options.depth);
+  options.heads = read_heads(table, options.heads);
+  options.mlp_width = read_mlp_width(table, largest_width, options.mlp_width);
+  options.positions =
+      table.integer({"positions", "Length of the longest sequence.", "tokens"}, 1, 1 << 20, options.positions);
+  options.norm =
+      table.choice({"norm", "Whether sums are normalised (post, as in BERT) or the inputs of branches (pre)."},
+                   {{"post", Norm::after}, {"pre", Norm::before}}, options.norm);
+  options.pooling =
+      table.choice({"pooling", "Input of the classifier of texts: the first token, or the mean of all tokens."},
+                   {{"first", Pooling::first}, {"mean", Pooling::mean}}, options.pooling);
+  options.dropout = read_text_dropout(table, options.dropout);
+  if (table.flag({"cut", "Whether sequences with more tokens than `positions` are cut."}, false))
+    options.task.longest = options.positions;
+  options.task.masking = read_masking(table, options.task.kind == Kind::masked_lm, "the task \"masked-lm\"");
+  if (options.task.kind != Kind::classification) table.leave_out("pooling");
   if (table.faults_so_far() == faults && options.width % options.heads != 0)
     table.fault("width", fmt::format("must be a multiple of `heads`, {}", options.heads));
   if (table.faults_so_far() > faults) return {};
@@ -456,20 +435,16 @@ Network gpt_network(const SampleShape& input, const GptOptions& options) {
 }
 
 Model read_gpt(Settings& table) {
-  constexpr std::int64_t deepest = 1024;
   using enum GptOptions::Positions;
   const std::size_t faults = table.faults_so_far();
   GptOptions options;
-  options.width =
-      table.integer({"width", "Features per token; a multiple of `heads`."}, 1, largest_width, options.width);
-  options.depth =
-      table.integer({"depth", "Number of blocks, each an attention and a perceptron."}, 1, deepest, options.depth);
-  options.heads = table.integer({"heads", "Number of heads of each attention."}, 1, 1024, options.heads);
+  options.width = read_text_width(table, options.width);
+  options.depth = read_depth(table, options.depth);
+  options.heads = read_heads(table, options.heads);
   options.context = table.integer(
       {"context", "Most tokens that the model sees; the last token of a sequence is only predicted.", "tokens"}, 1,
       1 << 20, options.context);
-  options.mlp_width = table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, 4 * largest_width,
-                                    Stated(4 * options.width, "4 x width"));
+  options.mlp_width = read_mlp_width(table, 4 * largest_width, Stated(4 * options.width, "4 x width"));
   options.positions = table.choice({"positions", "Learned vectors per position, or rotations of queries and keys."},
                                    {{"learned", learned}, {"rotary", rotary}}, options.positions);
   options.rotary_base = table.number({"rotary_base", "Base of the rotations' frequencies."},
@@ -479,9 +454,7 @@ Model read_gpt(Settings& table) {
   options.bias = table.flag({"bias", "Whether dense layers and layer normalisations have biases."}, options.bias);
   options.norm = table.choice({"norm", "Layer normalisation, or division by the root mean square."},
                               {{"layer", GptOptions::Norm::layer}, {"rms", GptOptions::Norm::rms}}, options.norm);
-  options.dropout =
-      table.number({"dropout", "Dropout: share of embeddings and of branches' outputs that training sets to 0."},
-                   dropout_range, options.dropout);
+  options.dropout = read_text_dropout(table, options.dropout);
   options.deviation = table.number({"deviation", "Standard deviation of initial weights."},
                                    {.low = 0, .low_open = true}, options.deviation);
   options.cut = table.flag({"cut", "Whether sequences with more tokens than `context` + 1 are cut."}, options.cut);
@@ -520,21 +493,18 @@ Network vision_transformer_network(const SampleShape& input, std::int64_t classe
 }
 
 Model read_vision_transformer(Settings& table) {
-  constexpr std::int64_t deepest = 1024;
   const std::size_t faults = table.faults_so_far();
   const VisionTransformerOptions usual;
   const VisionTransformerOptions options = {
       .patch = table.integer({"patch", "Width and height of a patch; each patch is a token.", "pixels"}, 1, 1024,
                              usual.patch),
       .width = table.integer({"width", "Features per token; a multiple of 4."}, 8, largest_width, usual.width),
-      .depth =
-          table.integer({"depth", "Number of blocks, each an attention and a perceptron."}, 1, deepest, usual.depth),
-      .heads = table.integer({"heads", "Number of heads of each attention."}, 1, 1024, usual.heads),
+      .depth = read_depth(table, usual.depth),
+      .heads = read_heads(table, usual.heads),
       .head_width =
           table.integer({"head_width", "Width of each head's queries, keys and values; independent of `width`."}, 1,
                         largest_width, usual.head_width),
-      .mlp_width =
-          table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width),
+      .mlp_width = read_mlp_width(table, largest_width, usual.mlp_width),
       .dropout = table.number(
           {"dropout", "Dropout: share of the outputs of patches, attentions and perceptrons that training sets to 0."},
           dropout_range, usual.dropout)};
