@@ -506,7 +506,7 @@ TEST(GradientsApart, AreOfNetworksOfLinearLayersAlone) {
       {"cnn", cnn_network(shape, classes, cnn_options)},
       {"batch norm", cnn_network(shape, classes, cnn_with_batch_norm)},
       {"layer norm", Network(shape).linear(6).layer_norm().linear(classes).lay_out()},
-      {"tokens", Network(shape).patches(4).linear(6).mean_tokens().linear(classes).lay_out()}};
+      {"tokens", Network(shape).patches(4).linear(6).mean_pool().linear(classes).lay_out()}};
   for (const auto& [name, network] : others) {
     const TorchObjective objective(network, images(), sampling, 32);
     EXPECT_FALSE(objective.has_batched_gradients()) << name;

@@ -489,7 +489,7 @@ Network vision_transformer_network(const SampleShape& input, std::int64_t classe
     network.begin_residual().layer_norm().linear(options.mlp_width).gelu().dropout(options.dropout);
     network.linear(options.width).dropout(options.dropout).end_residual();
   }
-  return network.mean_tokens().layer_norm().begin_head().linear(classes).lay_out();
+  return network.mean_pool().layer_norm().begin_head().linear(classes).lay_out();
 }
 
 Model read_vision_transformer(Settings& table) {

@@ -350,7 +350,7 @@ class ForwardPass {
     x_ = at::max_pool2d(x_, both(layer.kernel), both(layer.stride), both(layer.padding));
   }
 
-  void operator()(const layer::MeanPool&) { x_ = x_.mean({2, 3}); }
+  void operator()(const layer::MeanPool&) { x_ = x_.dim() == 4 ? x_.mean({2, 3}) : x_.mean(1); }
   void operator()(const layer::ResidualBegin&) { residuals_.push_back(x_); }
   void operator()(const layer::ShortcutBegin&) { std::swap(x_, residuals_.back()); }
 
@@ -429,8 +429,6 @@ class ForwardPass {
     const auto shares = at::softmax(at::matmul(parts[0] * scale, parts[1].transpose(2, 3)), 3);
     x_ = at::matmul(shares, parts[2]).transpose(1, 2).reshape({n, places, layer.heads * width});
   }
-
-  void operator()(const layer::MeanTokens&) { x_ = x_.mean(1); }
 
   void operator()(const layer::Script& layer) {
     x_ = forward_script(*layer.module, network_, parameters_, buffers_, x_, texts_, mode_);

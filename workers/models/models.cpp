@@ -62,7 +62,7 @@ class PassCost {
     give();  // as if the outputs of all tokens were needed
   }
   void operator()(const layer::RmsNorm&) { give(2); }  // includes the normalised features before their weights
-  template <OneOf<layer::MeanPool, layer::MeanTokens, layer::FirstTokens, layer::MeanOfTexts, layer::BagOfWords> Kind>
+  template <OneOf<layer::MeanPool, layer::FirstTokens, layer::MeanOfTexts, layer::BagOfWords> Kind>
   void operator()(const Kind&) {
     places_ = 1;
     give();
@@ -128,20 +128,23 @@ class PassCost {
 // token. That may hold for the whole row, or for the part that `longest` leaves. Such a row would count as a loss of 0
 // in a micro-batch's mean, and a micro-batch of only such rows would divide a step's gradient by too much.
 struct UnaskedRows {
+  std::int64_t count = 0;  // in both splits
   Split split = Split::train;
   std::uint32_t first = 0;  // row number of the first of them in its file
-  std::int64_t others = 0;  // number of further such rows in both splits
 
-  std::string text() const {  // for example "row 2 of the training set and 3 others"
+  void add(Split of, std::uint32_t row) {
+    if (count++ == 0) split = of, first = row;
+  }
+  std::string text() const {  // for example "row 2 of the training set and 3 others are"
     const std::string named = fmt::format("row {} of the {} set", first, split == Split::train ? "training" : "test");
-    return others == 0 ? named : fmt::format("{} and {} other{}", named, others, others == 1 ? "" : "s");
+    return count == 1 ? named + " is" : fmt::format("{} and {} other{} are", named, count - 1, count == 2 ? "" : "s");
   }
 };
 
 struct UnaskedByTask {
-  std::optional<UnaskedRows> whole;  // rows without any question, even if shown completely
-  std::optional<UnaskedRows> cut;    // rows with questions only in the part that is cut off
-  std::int64_t longest = 0;          // smallest cut that leaves each row in `cut` a question
+  UnaskedRows whole;         // rows without any question, even if shown completely
+  UnaskedRows cut;           // rows with questions only in the part that is cut off
+  std::int64_t longest = 0;  // smallest cut that leaves each row in `cut` a question
 };
 
 using Kind = TextTask::Kind;
@@ -161,13 +164,6 @@ std::optional<std::int64_t> tokens_needed(const Dataset& dataset, Split split, s
   std::vector<std::int32_t> space;
   return first_where(dataset.tokens(split, row, {}, space),
                      [&](std::int32_t token) { return std::ranges::find(never, token) == never.end(); });
-}
-
-void count(std::optional<UnaskedRows>& rows, Split split, std::uint32_t row) {
-  if (rows)
-    ++rows->others;
-  else
-    rows = UnaskedRows{.split = split, .first = row};
 }
 
 // Whether rows without a question may exist, judged by sizes alone. Whether they do, only the data's contents show.
@@ -198,9 +194,9 @@ UnaskedByTask unasked_rows(const Dataset& dataset, const TextTask& task) {
       const auto number = static_cast<std::uint32_t>(row);
       const auto needed = tokens_needed(dataset, split, number, task);
       if (!needed)
-        count(found.whole, split, number);
+        found.whole.add(split, number);
       else if (task.longest > 0 && *needed > task.longest)
-        count(found.cut, split, number);
+        found.cut.add(split, number);
       found.longest = std::max(found.longest, needed.value_or(0));
     }
   return found;
@@ -408,15 +404,14 @@ void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& r
   if (!may_leave_unasked(data.size, task)) return;
   try {
     const UnaskedByTask unasked = unasked_rows(*data.load(), task);
-    if (unasked.whole)
-      training.fault("dataset", fmt::format("{} {} without any question; each row must have {}", unasked.whole->text(),
-                                            unasked.whole->others == 0 ? "is" : "are", needed_by(task)));
-    if (unasked.cut)
+    if (unasked.whole.count > 0)
+      training.fault("dataset", fmt::format("{} without any question; each row must have {}", unasked.whole.text(),
+                                            needed_by(task)));
+    if (unasked.cut.count > 0)
       root.section("models").section(row.name).fault(
           model.longest_key,
-          fmt::format("must be at least {}: {} {} without any question in the first {}; each must "
-                      "keep {}",
-                      unasked.longest, unasked.cut->text(), unasked.cut->others == 0 ? "is" : "are",
+          fmt::format("must be at least {}: {} without any question in the first {}; each must keep {}",
+                      unasked.longest, unasked.cut.text(),
                       task.longest == 1 ? "token" : fmt::format("{} tokens", task.longest), needed_by(task)));
   } catch (const DataFault& problem) {
     training.fault("dataset", problem.what());

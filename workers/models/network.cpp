@@ -140,7 +140,7 @@ Network& Network::max_pool(const layer::MaxPool& options) {
 }
 
 Network& Network::mean_pool() {
-  assert(form_ == Form::image);
+  assert(form_ == Form::image || form_ == Form::tokens);
   shape_ = {.channels = shape_.channels};
   form_ = Form::vector;
   return append(layer::MeanPool{});
@@ -275,13 +275,6 @@ Network& Network::attention(std::int64_t heads) {
   assert(form_ == Form::tokens && shape_.channels % (3 * heads) == 0);
   shape_.channels /= 3;
   return append(layer::Attention{.heads = heads});
-}
-
-Network& Network::mean_tokens() {
-  assert(form_ == Form::tokens);
-  shape_ = {.channels = shape_.channels};
-  form_ = Form::vector;
-  return append(layer::MeanTokens{});
 }
 
 Network& Network::script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents,

@@ -65,7 +65,7 @@ struct MaxPool {
   std::int64_t kernel = 2, stride = 2;
   std::int64_t padding = 0;  // pixels on each side, which are never the maximum
 };
-struct MeanPool {};  // over all pixels of an image
+struct MeanPool {};  // over all pixels or tokens of an image, to vectors
 
 // ResidualBegin and ResidualEnd enclose a branch; its output is added to its input. If the branch has fewer pixels and
 // more channels, the shortcut takes every `stride`-th pixel and adds channels of zeros on both sides: shortcut A of He
@@ -88,7 +88,6 @@ struct Positions {  // adds a vector that identifies the position
 struct Attention {
   std::int64_t heads = 1;
 };
-struct MeanTokens {};  // tokens to vectors
 
 struct BagOfWords {  // texts to vectors: the mean of the tokens' rows of the weight, plus a bias
   int weight = -1;   // (vocabulary, features)
@@ -124,9 +123,9 @@ namespace syncopate {
 using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
                            layer::LayerNorm, layer::RmsNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool,
                            layer::MeanPool, layer::ResidualBegin, layer::ShortcutBegin, layer::ResidualEnd,
-                           layer::Patches, layer::Positions, layer::Attention, layer::MeanTokens, layer::BagOfWords,
-                           layer::WordEmbedding, layer::TextAttention, layer::FirstTokens, layer::MeanOfTexts,
-                           layer::AskedTokens, layer::Tanh, layer::Dropout, layer::Script>;
+                           layer::Patches, layer::Positions, layer::Attention, layer::BagOfWords, layer::WordEmbedding,
+                           layer::TextAttention, layer::FirstTokens, layer::MeanOfTexts, layer::AskedTokens,
+                           layer::Tanh, layer::Dropout, layer::Script>;
 
 template <typename Kind, typename... Kinds>
 concept OneOf = (std::is_same_v<Kind, Kinds> || ...);
@@ -228,7 +227,7 @@ class Network {
   Network& batch_norm(double scale = 1);  // `scale`: initial value of its weights
   Network& group_norm(std::int64_t groups, double scale = 1);
   Network& max_pool(const layer::MaxPool& options = {});
-  Network& mean_pool();  // outputs vectors
+  Network& mean_pool();  // also for tokens of images; outputs vectors
 
   // begin_residual and end_residual enclose a branch; its output is added to its input. `stride`: the branch's total
   // one. The layers after begin_shortcut form a second branch, whose output is added instead of the input; the first of
@@ -243,7 +242,6 @@ class Network {
   Network& layer_norm(bool bias = true);  // also for vectors
   Network& rms_norm();                    // also for vectors
   Network& attention(std::int64_t heads);
-  Network& mean_tokens();  // outputs vectors
 
   // Layers for texts.
   Network& bag_of_words(std::int64_t outputs);  // outputs vectors
