@@ -34,17 +34,10 @@ struct Record {
   std::uint64_t bytes() const { return label_bytes + static_cast<std::uint64_t>(shape.features()); }
 };
 
-Record record_of(CifarLabels labels) {
-  switch (labels) {
-    case CifarLabels::ten:
-      return {.label_bytes = 1, .label_at = 0, .classes = 10};
-    case CifarLabels::hundred:
-      return {.label_bytes = 2, .label_at = 1, .classes = 100};
-    case CifarLabels::twenty:
-      return {.label_bytes = 2, .label_at = 0, .classes = 20};
-  }
-  return {};
-}
+constexpr std::array forms_of_records = {Record{.label_bytes = 1, .label_at = 0, .classes = 10},
+                                         Record{.label_bytes = 2, .label_at = 1, .classes = 100},
+                                         Record{.label_bytes = 2, .label_at = 0, .classes = 20}};
+const Record& record_of(CifarLabels labels) { return forms_of_records[static_cast<std::size_t>(labels)]; }
 
 std::vector<path> files_of(const path& directory, CifarLabels labels, Split split) {
   const bool ten = labels == CifarLabels::ten;

@@ -28,9 +28,9 @@ struct TextGroup {
   std::vector<std::int64_t> sizes{};  // by text: its number of tokens
   // The following members are defined only if lengths differ.
   // (texts * longest,) int64: the group's token in each slot; an arbitrary token after a text's end.
-  at::Tensor tokens_of_slots;
-  at::Tensor slots_of_tokens;  // (tokens,) int64
-  at::Tensor lengths;          // (texts,) int64
+  at::Tensor tokens_of_slots{};
+  at::Tensor slots_of_tokens{};  // (tokens,) int64
+  at::Tensor lengths{};          // (texts,) int64
 };
 
 // Texts as LibTorch's kernels take them: all tokens of a batch one after another, without padding. Only attention, in

@@ -212,7 +212,17 @@ void Device::download(const at::Tensor& flat, float* host) const {
 }
 
 std::vector<GradientSegment> Device::segments(const Network& network, std::vector<at::Tensor> gradients) const {
-  if (!copies()) return segments_of(network, std::move(gradients));
+  std::vector<GradientSegment> segments;
+  const auto add = [&](const Parameter& parameter, const float* data, std::shared_ptr<const void> owner) {
+    segments.push_back({.offset = parameter.offset, .size = parameter.size, .data = data, .owner = std::move(owner)});
+  };
+  if (!copies()) {
+    for (const auto p : network.flat_order()) {
+      const auto owner = std::make_shared<const at::Tensor>(std::move(gradients[p]));
+      add(network.parameters()[p], owner->data_ptr<float>(), owner);
+    }
+    return segments;
+  }
   // One block of main memory, because a GPU copies asynchronously only into locked memory, which is costly to allocate.
   const auto size = static_cast<std::int64_t>(network.parameter_floats());
   const auto block = std::make_shared<const at::Tensor>(
@@ -221,14 +231,8 @@ std::vector<GradientSegment> Device::segments(const Network& network, std::vecto
   const std::vector<at::Tensor> parts = view_parameters(network, *block);
   for (std::size_t p = 0; p < parts.size(); ++p) parts[p].copy_(gradients[p], /*non_blocking=*/true);
   if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device_).synchronize();
-  std::vector<GradientSegment> segments;
-  for (const auto p : network.flat_order()) {
-    const Parameter& parameter = network.parameters()[p];
-    segments.push_back({.offset = parameter.offset,
-                        .size = parameter.size,
-                        .data = block->data_ptr<float>() + parameter.offset,
-                        .owner = block});
-  }
+  for (const auto p : network.flat_order())
+    add(network.parameters()[p], block->data_ptr<float>() + network.parameters()[p].offset, block);
   return segments;
 }
 

@@ -74,7 +74,8 @@ class Device {
   // Copies values (n,) that were uploaded as one tensor back to main memory. Nothing happens unless the device copies.
   void download(const at::Tensor& flat, float* host) const;
 
-  // Gradients, one tensor per parameter in the network's order, as segments in main memory.
+  // Gradients, one tensor per parameter in the network's order, as segments in main memory, in ascending order of
+  // offset. They keep the memory alive.
   std::vector<GradientSegment> segments(const Network& network, std::vector<at::Tensor> gradients) const;
 
  private:

@@ -421,13 +421,9 @@ class ForwardPass {
     x_ = x_ * at::rsqrt(x_.square().mean(-1, /*keepdim=*/true) + epsilon) * parameter(layer.weight);
   }
 
-  // softmax(Q K^T / sqrt(d)) V, head by head.
   void operator()(const layer::Attention& layer) {
-    const auto n = x_.size(0), places = x_.size(1), width = x_.size(2) / (3 * layer.heads);
-    const auto parts = x_.reshape({n, places, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
-    const auto scale = 1 / std::sqrt(static_cast<double>(width));
-    const auto shares = at::softmax(at::matmul(parts[0] * scale, parts[1].transpose(2, 3)), 3);
-    x_ = at::matmul(shares, parts[2]).transpose(1, 2).reshape({n, places, layer.heads * width});
+    const TextGroup images{.texts = x_.size(0), .longest = x_.size(1)};
+    x_ = attend(images, {.heads = layer.heads}, {}, x_.flatten(0, 1)).view({images.texts, images.longest, -1});
   }
 
   void operator()(const layer::Script& layer) {

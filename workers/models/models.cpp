@@ -133,7 +133,9 @@ struct UnaskedRows {
   std::uint32_t first = 0;  // row number of the first of them in its file
 
   void add(Split of, std::uint32_t row) {
-    if (count++ == 0) split = of, first = row;
+    if (count++ > 0) return;
+    split = of;
+    first = row;
   }
   std::string text() const {  // for example "row 2 of the training set and 3 others are"
     const std::string named = fmt::format("row {} of the {} set", first, split == Split::train ? "training" : "test");

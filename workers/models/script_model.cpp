@@ -52,38 +52,34 @@ struct Asked {
   std::string masking_key;  // a masking key that is given; empty: none
 };
 
-std::optional<Misfit> misfit_of_loss(const DatasetSize& data, Loss loss) {
-  const auto lacks = [](const char* needed) { return Misfit{.key = "loss", .needed = needed}; };
+std::optional<Misfit> misfit(const DatasetSize& data, const Asked& asked) {
   const bool labels_tokens = data.token_classes > 0;
-  switch (loss) {
+  if (asked.longest > 0 && !data.shape.has_tokens())
+    return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens can be cut"};
+  if (labels_tokens && !asked.masking_key.empty())
+    return Misfit{.key = asked.masking_key,
+                  .needed = "must be left out: the labels of tokens decide what is asked for"};
+  const auto lacks = [](const char* needed) { return Misfit{.key = "loss", .needed = needed}; };
+  switch (asked.loss) {
     case Loss::cross_entropy:
       if (data.targets > 0) return lacks("needs classes; use loss = \"mse\" for numbers");
       if (labels_tokens) return lacks("needs one label per sequence; use \"masked\" for labels of tokens");
       if (data.classes < 2) return lacks("needs samples with labels of at least two classes");
-      break;
-    case Loss::masked:
-      if (!data.shape.has_tokens()) return lacks("needs texts, which are sequences of tokens");
-      if (data.marks.mask < 0 && !labels_tokens)
-        return lacks(
-            "needs a data set with a token that hides others, such as datasets.npy.mask, or with labels of tokens");
-      break;
-    case Loss::causal:
-      if (!data.shape.has_tokens()) return lacks("needs texts, which are sequences of tokens");
-      if (labels_tokens) return lacks("asks only for next tokens; use \"masked\" for labels of tokens");
-      break;
+      return {};
     case Loss::squared_error:
       if (data.targets == 0) return lacks("needs samples with numbers, such as float32 in y of npy");
+      return {};
+    case Loss::masked:
+    case Loss::causal:
+      break;
   }
+  if (!data.shape.has_tokens()) return lacks("needs texts, which are sequences of tokens");
+  if (asked.loss == Loss::masked && data.marks.mask < 0 && !labels_tokens)
+    return lacks(
+        "needs a data set with a token that hides others, such as datasets.npy.mask, or with labels of tokens");
+  if (asked.loss == Loss::causal && labels_tokens)
+    return lacks("asks only for next tokens; use \"masked\" for labels of tokens");
   return {};
-}
-
-std::optional<Misfit> misfit(const DatasetSize& data, const Asked& asked) {
-  if (asked.longest > 0 && !data.shape.has_tokens())
-    return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens can be cut"};
-  if (data.token_classes > 0 && !asked.masking_key.empty())
-    return Misfit{.key = asked.masking_key,
-                  .needed = "must be left out: the labels of tokens decide what is asked for"};
-  return misfit_of_loss(data, asked.loss);
 }
 
 constexpr const char* masking_keys[] = {"masked_share", "most_masked", "masking", "mask_copies"};

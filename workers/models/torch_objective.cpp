@@ -92,6 +92,81 @@ std::vector<std::uint32_t> numbers_from(std::int64_t begin, std::int64_t end) {
   return numbers;
 }
 
+// Logits of one model, or of the mean probabilities of an ensemble, up to a constant that a softmax ignores. They are
+// computed from logarithms, in which small probabilities do not vanish.
+at::Tensor ensemble_logits(std::vector<at::Tensor> of_members) {
+  if (of_members.size() == 1) return of_members.front();
+  for (at::Tensor& logits : of_members) logits = at::log_softmax(logits, 1);
+  return at::logsumexp(at::stack(of_members), 0);
+}
+
+// Adds in place if nothing else uses the memory. An empty `sum` becomes the summand.
+void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand) {
+  if (sum.empty()) {
+    sum = std::move(summand);
+    return;
+  }
+  for (std::size_t p = 0; p < sum.size(); ++p) {
+    // If a network adds two terms, their gradients may be the same tensor.
+    if (sum[p].storage().use_count() == 1)
+      sum[p].add_(summand[p]);
+    else
+      sum[p] = sum[p] + summand[p];
+  }
+}
+
+// Derivatives of a sum of losses with respect to a network's parameters, in double precision.
+class Derivatives {
+ public:
+  // Derivatives at `parameters` (P,). `direction` (P,): products of the Hessian with it; empty: gradients. `direction`
+  // must outlive this object.
+  Derivatives(const Network& network, const float* parameters, std::span<const double> direction)
+      : network_(network), parameters_(view_parameters(network, parameters)), sum_(network.parameter_floats()) {
+    assert(direction.empty() || direction.size() == sum_.size());
+    for (std::size_t p = 0; p < parameters_.size(); ++p) {
+      parameters_[p] = parameters_[p].to(at::kDouble).requires_grad_();
+      if (!direction.empty())
+        directions_.push_back(at::from_blob(const_cast<double*>(direction.data()) + network.parameters()[p].offset,
+                                            parameters_[p].sizes(), at::kDouble));
+    }
+  }
+
+  // The parameters with which to compute losses: one tensor per parameter, in the network's order.
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
+
+  // For Hessian products it also differentiates the product of the gradient with the direction.
+  void add(const at::Tensor& loss_sum) {
+    const bool is_product = !directions_.empty();
+    auto found = torch::autograd::grad({loss_sum}, parameters_, {}, is_product, is_product, /*allow_unused=*/true);
+    if (is_product) {
+      at::Tensor product = at::zeros({}, at::kDouble);
+      for (std::size_t p = 0; p < found.size(); ++p)
+        if (found[p].defined()) product = product + (found[p] * directions_[p]).sum();
+      if (!product.requires_grad()) return;  // the gradient is constant
+      found = torch::autograd::grad({product}, parameters_, {}, c10::nullopt, false, true);
+    }
+    for (std::size_t p = 0; p < found.size(); ++p) {
+      if (!found[p].defined()) continue;  // the loss does not depend on this parameter
+      const at::Tensor flat = found[p].contiguous();
+      const Parameter& parameter = network_.parameters()[p];
+      for (std::size_t i = 0; i < parameter.size; ++i) sum_[parameter.offset + i] += flat.data_ptr<double>()[i];
+    }
+  }
+
+  // The mean over `samples` of everything that was added: (P,).
+  std::vector<double> mean_over(std::int64_t samples) const {
+    std::vector<double> mean = sum_;
+    for (double& element : mean) element /= static_cast<double>(samples);
+    return mean;
+  }
+
+ private:
+  const Network& network_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> directions_;  // one per parameter; empty: gradients
+  std::vector<double> sum_;
+};
+
 // The rows of a batch that belong to one list of micro-batches, and the sum of their losses, as in a separate pass.
 struct ListOfRows {
   Rows rows;
@@ -173,78 +248,12 @@ LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, doubl
   return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
 }
 
-at::Tensor ensemble_logits(std::vector<at::Tensor> of_members) {
-  if (of_members.size() == 1) return of_members.front();
-  for (at::Tensor& logits : of_members) logits = at::log_softmax(logits, 1);
-  return at::logsumexp(at::stack(of_members), 0);
-}
-
-Derivatives::Derivatives(const Network& network, const float* parameters, std::span<const double> direction)
-    : network_(network), parameters_(view_parameters(network, parameters)), sum_(network.parameter_floats()) {
-  assert(direction.empty() || direction.size() == sum_.size());
-  for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    parameters_[p] = parameters_[p].to(at::kDouble).requires_grad_();
-    if (!direction.empty())
-      directions_.push_back(at::from_blob(const_cast<double*>(direction.data()) + network.parameters()[p].offset,
-                                          parameters_[p].sizes(), at::kDouble));
-  }
-}
-
-void Derivatives::add(const at::Tensor& loss_sum) {
-  const bool is_product = !directions_.empty();
-  auto found = torch::autograd::grad({loss_sum}, parameters_, {}, is_product, is_product, /*allow_unused=*/true);
-  if (is_product) {
-    at::Tensor product = at::zeros({}, at::kDouble);
-    for (std::size_t p = 0; p < found.size(); ++p)
-      if (found[p].defined()) product = product + (found[p] * directions_[p]).sum();
-    if (!product.requires_grad()) return;  // the gradient is constant
-    found = torch::autograd::grad({product}, parameters_, {}, c10::nullopt, false, true);
-  }
-  for (std::size_t p = 0; p < found.size(); ++p) {
-    if (!found[p].defined()) continue;  // the loss does not depend on this parameter
-    const at::Tensor flat = found[p].contiguous();
-    const Parameter& parameter = network_.parameters()[p];
-    for (std::size_t i = 0; i < parameter.size; ++i) sum_[parameter.offset + i] += flat.data_ptr<double>()[i];
-  }
-}
-
-std::vector<double> Derivatives::mean_over(std::int64_t samples) const {
-  std::vector<double> mean = sum_;
-  for (double& element : mean) element /= static_cast<double>(samples);
-  return mean;
-}
-
 std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters, double share) {
   auto gradients = torch::autograd::grad({loss}, parameters, {at::scalar_tensor(share, loss.options())},
                                          /*retain_graph=*/{}, /*create_graph=*/false, /*allow_unused=*/true);
   for (std::size_t p = 0; p < gradients.size(); ++p)
     gradients[p] = gradients[p].defined() ? gradients[p].contiguous() : at::zeros_like(parameters[p]);
   return gradients;
-}
-
-void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand) {
-  if (sum.empty()) {
-    sum = std::move(summand);
-    return;
-  }
-  for (std::size_t p = 0; p < sum.size(); ++p) {
-    // If a network adds two terms, their gradients may be the same tensor.
-    if (sum[p].storage().use_count() == 1)
-      sum[p].add_(summand[p]);
-    else
-      sum[p] = sum[p] + summand[p];
-  }
-}
-
-std::vector<GradientSegment> segments_of(const Network& network, std::vector<at::Tensor> gradients) {
-  std::vector<GradientSegment> segments;
-  for (const auto p : network.flat_order()) {
-    const Parameter& parameter = network.parameters()[p];
-    auto owner = std::make_shared<const at::Tensor>(std::move(gradients[p]));
-    const float* data = owner->data_ptr<float>();
-    segments.push_back({.offset = parameter.offset, .size = parameter.size, .data = data, .owner = std::move(owner)});
-  }
-  return segments;
 }
 
 TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,

@@ -40,43 +40,10 @@ LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, doubl
 // Cross-entropy with weights (n,): sums of each sample's loss times its weight.
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
 
-// Logits of one model, or of the mean probabilities of an ensemble, up to a constant that a softmax ignores. They are
-// computed from logarithms, in which small probabilities do not vanish.
-at::Tensor ensemble_logits(std::vector<at::Tensor> of_members);
-
-// Derivatives of a sum of losses with respect to a network's parameters, in double precision.
-class Derivatives {
- public:
-  // Derivatives at `parameters` (P,). `direction` (P,): products of the Hessian with it; empty: gradients. `direction`
-  // must outlive this object.
-  Derivatives(const Network& network, const float* parameters, std::span<const double> direction);
-
-  // The parameters with which to compute losses: one tensor per parameter, in the network's order.
-  const std::vector<at::Tensor>& parameters() const { return parameters_; }
-
-  // Adds a sum of losses. For Hessian products it also differentiates the product of the gradient with the direction.
-  void add(const at::Tensor& loss_sum);
-
-  // The mean over `samples` of everything that was added: (P,).
-  std::vector<double> mean_over(std::int64_t samples) const;
-
- private:
-  const Network& network_;
-  std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> directions_;  // one per parameter; empty: gradients
-  std::vector<double> sum_;
-};
-
 // The gradients of loss x `share`, one tensor per parameter in the network's order; zeros if the loss does not depend
 // on the parameter.
 std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters,
                                      double share = 1);
-
-// Adds in place if nothing else uses the memory. An empty `sum` becomes the summand.
-void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand);
-
-// Gradient segments in ascending order of offset. They keep the tensors alive.
-std::vector<GradientSegment> segments_of(const Network& network, std::vector<at::Tensor> gradients);
 
 // Limits LibTorch to one thread per thread of the program, because independent gradients are computed in parallel.
 inline void use_one_thread() {
