@@ -124,7 +124,7 @@ void save_script(const std::string& file, const Network& network, const std::vec
     const Buffer& buffer = network.buffers()[b];
     tensors.push_back({.name = fmt::format("buffer{}", b),
                        .shape = {static_cast<std::int64_t>(buffer.size)},
-                       .values = std::vector<float>(buffer.size, buffer.initial),
+                       .values = *buffer.initial,
                        .kind = ScriptTensor::Kind::buffer});
   }
   Writer writer(network);

@@ -557,10 +557,7 @@ std::vector<at::Tensor> view_parameters(const Network& network, const float* fla
 std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat) {
   std::vector<at::Tensor> views;
   views.reserve(network.buffers().size());
-  for (const Buffer& buffer : network.buffers()) {
-    const std::vector<std::int64_t> vector = {static_cast<std::int64_t>(buffer.size)};
-    views.push_back(part_of(flat, buffer.offset, buffer.given ? buffer.shape : vector));
-  }
+  for (const Buffer& buffer : network.buffers()) views.push_back(part_of(flat, buffer.offset, buffer.shape));
   return views;
 }
 
@@ -623,21 +620,20 @@ void mix(const Mixture& mixture, std::span<float> inputs) {
   }
 }
 
-SeededDraws::SeededDraws(std::optional<std::uint64_t> seed) {
+SeededDraws::SeededDraws(std::optional<std::uint64_t> seed) : has_seed_(seed.has_value()) {
   if (!seed) return;
   register_once();
   assert(!draws().are_seeded);
-  are_seeded_ = &draws().are_seeded;
-  *are_seeded_ = true;
+  draws().are_seeded = true;
   draws().seed = *seed;
   repeat();
   c10::impl::tls_set_dispatch_key_included(key, true);
 }
 
 SeededDraws::~SeededDraws() {
-  if (are_seeded_ == nullptr) return;
+  if (!has_seed_) return;
   c10::impl::tls_set_dispatch_key_included(key, false);
-  *are_seeded_ = false;
+  draws().are_seeded = false;
 }
 
 void SeededDraws::repeat() {

@@ -114,7 +114,7 @@ class SeededDraws {
   static std::uint64_t drawn();
 
  private:
-  bool* are_seeded_ = nullptr;  // a flag of this thread; null: no seed
+  bool has_seed_;
 };
 
 // The seed of a micro-batch, from the counter-based streams.

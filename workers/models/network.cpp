@@ -57,7 +57,7 @@ std::vector<float> initial_parameters(const Network& network, std::uint64_t seed
 }
 
 std::string Network::next_name(std::string_view word) const {
-  const auto before = std::ranges::count_if(parameters_, [&](const Parameter& parameter) {
+  const auto before = std::ranges::count_if(contents_.parameters, [&](const Parameter& parameter) {
     return parameter.name.starts_with(word) && parameter.name.ends_with(".weight");
   });
   return std::string(word) + std::to_string(before + 1);
@@ -66,8 +66,9 @@ std::string Network::next_name(std::string_view word) const {
 int Network::add_parameter(std::string name, std::vector<std::int64_t> shape, const Initial& initial) {
   std::size_t size = 1;
   for (const auto extent : shape) size *= static_cast<std::size_t>(std::max<std::int64_t>(extent, 0));
-  parameters_.push_back({.name = std::move(name), .shape = std::move(shape), .size = size, .initial = initial});
-  return static_cast<int>(parameters_.size()) - 1;
+  contents_.parameters.push_back(
+      {.name = std::move(name), .shape = std::move(shape), .size = size, .initial = initial});
+  return static_cast<int>(contents_.parameters.size()) - 1;
 }
 
 int Network::add_scale_and_shift(std::string_view word, double scale, bool shifts) {
@@ -118,11 +119,13 @@ Network& Network::convolution(const ConvolutionOptions& options) {
 
 Network& Network::batch_norm(double scale) {
   const int weight = add_scale_and_shift("batch_norm", scale);
-  append(layer::BatchNorm{.weight = weight, .bias = weight + 1, .buffers = static_cast<int>(buffers_.size())});
-  for (const float initial : {0.0f, 1.0f}) {
-    const auto size = static_cast<std::size_t>(shape_.channels);
-    buffers_.push_back({.size = size, .offset = buffer_floats(), .initial = initial});
-  }
+  append(layer::BatchNorm{.weight = weight, .bias = weight + 1, .buffers = static_cast<int>(buffers().size())});
+  const auto size = static_cast<std::size_t>(shape_.channels);
+  for (const float initial : {0.0f, 1.0f})
+    contents_.buffers.push_back({.size = size,
+                                 .offset = buffer_floats(),
+                                 .shape = {shape_.channels},
+                                 .initial = std::make_shared<const std::vector<float>>(size, initial)});
   return *this;
 }
 
@@ -238,7 +241,7 @@ std::vector<float> rotary_positions(std::int64_t places, std::int64_t dimension,
 
 Network& Network::decode_words(bool bias) {
   assert(form_ == Form::vector && embedded_words_ >= 0 &&
-         parameters_[static_cast<std::size_t>(embedded_words_)].shape[1] == shape_.channels);
+         contents_.parameters[static_cast<std::size_t>(embedded_words_)].shape[1] == shape_.channels);
   layer::Linear decoder{.weight = embedded_words_};
   if (bias) decoder.bias = add_parameter("words.bias", {input_.vocabulary}, {});
   shape_.channels = input_.vocabulary;
@@ -277,17 +280,11 @@ Network& Network::attention(std::int64_t heads) {
   return append(layer::Attention{.heads = heads});
 }
 
-Network& Network::script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents,
-                         std::int64_t outputs) {
+Network& Network::script(std::shared_ptr<const ScriptModule> module, NetworkContents contents, std::int64_t outputs) {
   assert(layers_.empty());
-  parameters_ = contents.parameters;
-  buffers_ = contents.buffers;
+  contents_ = std::move(contents);
   std::size_t offset = 0;
-  for (Buffer& buffer : buffers_) offset = (buffer.offset = offset) + buffer.size;
-  mixes_samples_ = contents.mixes_samples;
-  draws_ = contents.draws;
-  why_no_derivative_ = contents.why_no_derivative;
-  note_ = contents.note;
+  for (Buffer& buffer : contents_.buffers) offset = (buffer.offset = offset) + buffer.size;
   shape_ = {.channels = outputs};
   form_ = Form::vector;
   return append(layer::Script{std::move(module)});
@@ -295,14 +292,14 @@ Network& Network::script(std::shared_ptr<const ScriptModule> module, const Scrip
 
 Network& Network::lay_out() {
   assert(residual_shapes_.empty());
-  flat_order_.resize(parameters_.size());
+  flat_order_.resize(contents_.parameters.size());
   std::iota(flat_order_.begin(), flat_order_.end(), std::size_t{0});
   std::stable_partition(flat_order_.begin(), flat_order_.end(),
-                        [&](std::size_t p) { return parameters_[p].shape.size() >= 2; });
+                        [&](std::size_t p) { return contents_.parameters[p].shape.size() >= 2; });
   std::size_t offset = 0;
   for (const auto p : flat_order_) {
-    parameters_[p].offset = offset;
-    offset += parameters_[p].size;
+    contents_.parameters[p].offset = offset;
+    offset += contents_.parameters[p].size;
   }
   return *this;
 }
@@ -313,25 +310,27 @@ std::vector<ParameterTensor> Network::tensors() const {
     return linear && linear->weight == embedded_words_;
   });
   std::vector<ParameterTensor> tensors;
-  for (const auto p : flat_order_)
-    tensors.push_back({.name = parameters_[p].name,
-                       .offset = parameters_[p].offset,
-                       .size = parameters_[p].size,
+  for (const auto p : flat_order_) {
+    const Parameter& parameter = parameters()[p];
+    tensors.push_back({.name = parameter.name,
+                       .offset = parameter.offset,
+                       .size = parameter.size,
                        .place = p,
-                       .rows = parameters_[p].shape.size() > 1 ? static_cast<std::size_t>(parameters_[p].shape[0]) : 0,
+                       .rows = parameter.shape.size() > 1 ? static_cast<std::size_t>(parameter.shape[0]) : 0,
                        .is_tied = is_tied && static_cast<int>(p) == embedded_words_});
+  }
   return tensors;
 }
 
 std::size_t Network::parameter_floats() const {
   std::size_t sum = 0;
-  for (const auto& parameter : parameters_) sum += parameter.size;
+  for (const auto& parameter : contents_.parameters) sum += parameter.size;
   return sum;
 }
 
 std::size_t Network::weight_floats() const {
   std::size_t sum = 0;
-  for (const auto& parameter : parameters_)
+  for (const auto& parameter : contents_.parameters)
     if (parameter.shape.size() >= 2) sum += parameter.size;
   return sum;
 }

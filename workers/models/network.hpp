@@ -171,10 +171,9 @@ struct Parameter {
 struct Buffer {
   std::size_t size = 0;
   std::size_t offset = 0;
-  float initial = 0;
-  std::vector<std::int64_t> shape{};                  // for a script module; all other buffers have one dimension
-  bool counts = false;                                // integers stored as floats, exact up to 2^24
-  std::shared_ptr<const std::vector<float>> given{};  // initial values from a script module
+  std::vector<std::int64_t> shape;
+  bool counts = false;  // integers stored as floats, exact up to 2^24
+  std::shared_ptr<const std::vector<float>> initial;
 };
 
 // The deviation of normal weights, with biases of 0. Empty: both are uniform within 1 / sqrt(fan-in), as in PyTorch's
@@ -195,8 +194,9 @@ struct ConvolutionOptions {
   NormalWeights deviation{};
 };
 
-// The contents of a module from a file, in the module's order. lay_out() determines their positions in flat vectors.
-struct ScriptContents {
+// The contents of a network, in the order of its layers, or of a module from a file, in the module's order. lay_out()
+// determines their positions in flat vectors.
+struct NetworkContents {
   std::vector<Parameter> parameters{};
   std::vector<Buffer> buffers{};  // only those that a training step changes
   bool mixes_samples = false;     // micro-batches evaluated together would affect each other
@@ -262,11 +262,11 @@ class Network {
   }
 
   // The only layer of its network.
-  Network& script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents, std::int64_t outputs);
+  Network& script(std::shared_ptr<const ScriptModule> module, NetworkContents contents, std::int64_t outputs);
 
   // The layers that are appended from now on are the head, which turns the body's features into answers to one task.
   Network& begin_head() {
-    body_parameters_ = parameters_.size();
+    body_parameters_ = parameters().size();
     return *this;
   }
 
@@ -280,28 +280,28 @@ class Network {
   const SampleShape& output() const { return shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
   const std::vector<SampleShape>& shapes() const { return shapes_; }  // the output of each layer, as output()
-  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return contents_.parameters; }
   // Indices into parameters(), in ascending order of offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
   std::vector<ParameterTensor> tensors() const;  // in the order of flat_order()
   // The number of parameters() before the head; 0: there is no head.
   std::size_t body_parameters() const { return body_parameters_; }
-  const std::vector<Buffer>& buffers() const { return buffers_; }
+  const std::vector<Buffer>& buffers() const { return contents_.buffers; }
   // Numbers that layers need but training does not change.
   const std::vector<NetworkTable>& tables() const { return tables_; }
 
   // Whether samples of different micro-batches may share a batch in training.
-  bool fuses() const { return !mixes_samples_ && buffers_.empty(); }
+  bool fuses() const { return !contents_.mixes_samples && buffers().empty(); }
   // Whether a forward pass in training uses LibTorch's random numbers.
-  bool draws() const { return draws_; }
+  bool draws() const { return contents_.draws; }
   // Why derivatives of an evaluation are not available; empty: they are available.
-  const std::string& why_no_derivative() const { return why_no_derivative_; }
+  const std::string& why_no_derivative() const { return contents_.why_no_derivative; }
   // A note for the user about a module's file, or empty.
-  const std::string& note() const { return note_; }
+  const std::string& note() const { return contents_.note; }
 
   std::size_t parameter_floats() const;
   std::size_t weight_floats() const;  // the size of the flat vector's first range, which has weight decay
-  std::size_t buffer_floats() const { return buffers_.empty() ? 0 : buffers_.back().offset + buffers_.back().size; }
+  std::size_t buffer_floats() const { return buffers().empty() ? 0 : buffers().back().offset + buffers().back().size; }
 
  private:
   enum class Form { image, tokens, vector, words, texts };
@@ -330,16 +330,11 @@ class Network {
   std::vector<SampleShape> residual_shapes_;  // inputs of the branches that are open
   std::vector<Layer> layers_;
   std::vector<SampleShape> shapes_;
-  std::vector<Parameter> parameters_;
+  NetworkContents contents_;
   std::size_t body_parameters_ = 0;
   std::vector<std::size_t> flat_order_;
-  std::vector<Buffer> buffers_;
   std::vector<NetworkTable> tables_;
   std::int64_t dropout_numbers_ = 0;  // how many numbers per sample the layers so far draw
-  bool mixes_samples_ = false;
-  bool draws_ = false;
-  std::string why_no_derivative_;
-  std::string note_;
 };
 
 // The initial parameters (P,) in the flat layout. Parameter p is drawn from stream p, whatever the sizes of the others.

@@ -312,12 +312,7 @@ SampleBatch TorchObjective::evaluated_batch(Split split, std::span<const std::ui
 
 std::vector<float> TorchObjective::initial_buffers() const {
   std::vector<float> flat;
-  for (const auto& buffer : network_.buffers()) {
-    if (buffer.given)
-      flat.insert(flat.end(), buffer.given->begin(), buffer.given->end());
-    else
-      flat.insert(flat.end(), buffer.size, buffer.initial);
-  }
+  for (const auto& buffer : network_.buffers()) flat.insert(flat.end(), buffer.initial->begin(), buffer.initial->end());
   return flat;
 }
 

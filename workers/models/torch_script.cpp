@@ -517,7 +517,7 @@ void measure(const std::function<void()>& forward, const Network& network, const
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       const Buffer& buffer = network.buffers()[b];
       if (buffer.counts)
-        at::Tensor(buffers[b]).copy_(at::from_blob(const_cast<float*>(buffer.given->data()), buffers[b].sizes()));
+        at::Tensor(buffers[b]).copy_(at::from_blob(const_cast<float*>(buffer.initial->data()), buffers[b].sizes()));
       else
         at::Tensor(buffers[b]).fill_(value);
     }
@@ -723,8 +723,8 @@ class ScriptModule {
   bool bears_padding() const { return bears_padding_; }
 
   // Before probe() the contents have no buffers.
-  ScriptContents contents(const ScriptOptions& options) const {
-    ScriptContents contents = contents_;
+  NetworkContents contents(const ScriptOptions& options) const {
+    NetworkContents contents = contents_;
     if (!options.fused) contents.mixes_samples = true;
     for (const NamedTensor& parameter : parameters_)
       contents.parameters.push_back(description_of(parameter, options.drawn));
@@ -732,7 +732,7 @@ class ScriptModule {
       contents.buffers.push_back({.size = static_cast<std::size_t>(buffer.value.numel()),
                                   .shape = buffer.value.sizes().vec(),
                                   .counts = buffer.value.scalar_type() != at::kFloat,
-                                  .given = values_of(buffer.value)});
+                                  .initial = values_of(buffer.value)});
     return contents;
   }
 
@@ -807,7 +807,7 @@ class ScriptModule {
   bool bears_padding_ = true;
   bool changes_inputs_ = false;  // forward changes its inputs in place
   std::int64_t outputs_ = 0;
-  ScriptContents contents_;  // what probe() has found, without parameters and buffers
+  NetworkContents contents_;  // what probe() has found, without parameters and buffers
   mutable std::mutex mutex_;
   mutable std::map<std::string, OnDevice> devices_;  // by the device's name
 };
