@@ -198,11 +198,11 @@ struct ConvolutionOptions {
 // determines their positions in flat vectors.
 struct NetworkContents {
   std::vector<Parameter> parameters{};
-  std::vector<Buffer> buffers{};  // only those that a training step changes
-  bool mixes_samples = false;     // micro-batches evaluated together would affect each other
-  bool draws = false;             // uses random numbers in training
-  std::string why_no_derivative{};
-  std::string note{};  // information for the user that is not a fault
+  std::vector<Buffer> buffers{};    // only those that a training step changes
+  bool mixes_samples = false;       // micro-batches evaluated together would affect each other
+  bool draws = false;               // a forward pass in training uses LibTorch's random numbers
+  std::string why_no_derivative{};  // why an evaluation has no derivatives; empty: it has
+  std::string note{};               // information for the user about a module's file that is not a fault
 };
 
 // Numbers that a network needs and does not train. Copies of a network share it.
@@ -229,9 +229,8 @@ class Network {
   Network& max_pool(const layer::MaxPool& options = {});
   Network& mean_pool();  // also for tokens of images; outputs vectors
 
-  // begin_residual and end_residual enclose a branch; its output is added to its input. `stride`: the branch's total
-  // one. The layers after begin_shortcut form a second branch, whose output is added instead of the input; the first of
-  // them must not be an activation, which could overwrite the input.
+  // See layer::ResidualBegin. `stride`: the branch's total one. The first layer after begin_shortcut must not be an
+  // activation, which could overwrite the input.
   Network& begin_residual();
   Network& begin_shortcut();
   Network& end_residual(std::int64_t stride = 1);
@@ -287,16 +286,12 @@ class Network {
   // The number of parameters() before the head; 0: there is no head.
   std::size_t body_parameters() const { return body_parameters_; }
   const std::vector<Buffer>& buffers() const { return contents_.buffers; }
-  // Numbers that layers need but training does not change.
   const std::vector<NetworkTable>& tables() const { return tables_; }
 
   // Whether samples of different micro-batches may share a batch in training.
   bool fuses() const { return !contents_.mixes_samples && buffers().empty(); }
-  // Whether a forward pass in training uses LibTorch's random numbers.
   bool draws() const { return contents_.draws; }
-  // Why derivatives of an evaluation are not available; empty: they are available.
   const std::string& why_no_derivative() const { return contents_.why_no_derivative; }
-  // A note for the user about a module's file, or empty.
   const std::string& note() const { return contents_.note; }
 
   std::size_t parameter_floats() const;
