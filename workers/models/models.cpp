@@ -305,53 +305,39 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
     if (training.has(key)) training.fault(key, "must be left out: this model is not computed by LibTorch");
 }
 
-// Reports faults at keys that need classes if samples have numbers instead.
-void check_targets(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset, Settings& training) {
+// Reports faults at keys for which micro-batches are too small, or which need classes if samples have numbers instead.
+void check_mixing(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset, Settings& training) {
+  if (how.augmentation.mixup > 0 && how.sampling.micro_batch_size < 2)
+    training.section("augmentation")
+        .fault("mixup", "needs micro_batch_size of at least 2, because samples of a micro-batch are mixed in pairs");
   if (size.targets == 0) return;
   const std::string why = fmt::format("samples of {} have numbers instead of classes", dataset);
   if (how.label_smoothing > 0) training.fault("label_smoothing", "must be 0: " + why);
   if (how.augmentation.mixup > 0) training.section("augmentation").fault("mixup", "must be left out: " + why);
 }
 
-// Reports a fault and returns false if samples are to be held out or divided although each visit draws from all data.
-bool suits_drawn_samples(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset,
-                         Settings& training) {
-  if (!size.draws_samples) return true;
+// Reports a fault and returns false if samples cannot be held out or divided as the keys say.
+bool suits_division(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset, Settings& training) {
   const std::size_t before = training.faults_so_far();
-  const std::string why = fmt::format(
-      "must be left out: with datasets.{}.windows = \"random\" each window is drawn from all training data", dataset);
-  if (how.partition) training.fault("partition", why);
-  if (how.validation.samples > 0) training.fault("validation_samples", why);
-  if (how.validation.subset) training.fault("subset_samples", why);
+  if (size.draws_samples) {
+    const std::string why = fmt::format(
+        "must be left out: with datasets.{}.windows = \"random\" each window is drawn from all training data", dataset);
+    if (how.partition) training.fault("partition", why);
+    if (how.validation.samples > 0) training.fault("validation_samples", why);
+    if (how.validation.subset) training.fault("subset_samples", why);
+    return training.faults_so_far() == before;
+  }
+  if (!how.partition) return true;
+  const std::int64_t most = how.sampling.samples / how.sampling.workers;  // with more shards some would be empty
+  if (how.partition->kind != PartitionOptions::Kind::size && size.classes == 0)
+    training.section("partition")
+        .fault("kind", fmt::format("must be \"shuffled\" or \"size\": samples of {} have no classes", dataset));
+  else if (how.partition->kind == PartitionOptions::Kind::label && how.partition->shards > most)
+    training.section("partition")
+        .fault("shards",
+               fmt::format("must be at most {}: {} training samples for {} workers cannot be divided into more shards",
+                           most, how.sampling.samples, how.sampling.workers));
   return training.faults_so_far() == before;
-}
-
-// Reports a fault and returns false if data without classes are to be divided by class.
-bool suits_partition(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset,
-                     Settings& training) {
-  if (!how.partition || how.partition->kind == PartitionOptions::Kind::size || size.classes > 0) return true;
-  training.section("partition")
-      .fault("kind", fmt::format("must be \"shuffled\" or \"size\": samples of {} have no classes", dataset));
-  return false;
-}
-
-// Reports a fault and returns false if there are more shards than samples, so that some would be empty.
-bool suits_shards(const NetworkTraining& how, Settings& training) {
-  if (!how.partition || how.partition->kind != PartitionOptions::Kind::label) return true;
-  const std::int64_t most = how.sampling.samples / how.sampling.workers;
-  if (how.partition->shards <= most) return true;
-  training.section("partition")
-      .fault("shards",
-             fmt::format("must be at most {}: {} training samples for {} workers cannot be divided into more shards",
-                         most, how.sampling.samples, how.sampling.workers));
-  return false;
-}
-
-// Reports a fault if a micro-batch is too small to mix pairs.
-void check_mixup(const Augmentation& augmentation, std::int64_t batch_size, Settings& training) {
-  if (augmentation.mixup > 0 && batch_size < 2)
-    training.section("augmentation")
-        .fault("mixup", "needs micro_batch_size of at least 2, because samples of a micro-batch are mixed in pairs");
 }
 
 // Loads the data set, without held-out samples in its training set.
@@ -596,8 +582,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
     training.fault("batching", fmt::format("must be \"count\": the samples of {} are not sequences", dataset_row.name));
     return plan;
   }
-  if (!suits_drawn_samples(how, data->size, dataset_row.name, training)) return plan;
-  if (!suits_partition(how, data->size, dataset_row.name, training) || !suits_shards(how, training)) return plan;
+  if (!suits_division(how, data->size, dataset_row.name, training)) return plan;
   if (data->size.shape.has_tokens() && (context.needs_lengths || how.sampling.is_formed())) {
     if (!plan_lengths(*data, how, plan, training)) return plan;
   } else if (plan.steps_per_epoch < 1)
@@ -614,8 +599,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   plan.has_accuracy = data->size.targets == 0;
   if (!fits(*model_row, model, dataset_row, data->size, training, root)) return plan;
   check_augmentation(how.augmentation, data->size, dataset_row.name, training);
-  check_mixup(how.augmentation, batch_size, training);
-  check_targets(how, data->size, dataset_row.name, training);
+  check_mixing(how, data->size, dataset_row.name, training);
   if (how.partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
   try {
     const Network built = model.network(data->size);
