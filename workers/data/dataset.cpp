@@ -10,10 +10,6 @@
 
 namespace syncopate {
 
-void Dataset::gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const {
-  gather(Split::train, visits.samples, inputs, labels);
-}
-
 std::span<const std::int32_t> Dataset::tokens(Split split, std::uint32_t sample) const {
   std::vector<std::int32_t> space;
   const auto result = tokens(split, sample, {}, space);
@@ -25,8 +21,6 @@ std::int64_t Dataset::length(Split split, std::uint32_t sample) const {
   std::vector<std::int32_t> space;
   return std::ssize(tokens(split, sample, {}, space));
 }
-
-std::span<const PixelScale> Dataset::pixel_scales() const { return {}; }
 
 namespace {
 

@@ -35,8 +35,11 @@ struct TokenMarks {
 // The label of tokens that are not to be predicted. torch.nn.CrossEntropyLoss ignores it by default.
 inline constexpr std::int32_t ignored_label = -100;
 
-struct PixelScale;
-struct Visits;
+// The scale of a channel whose pixels are stored as bytes: the model gets (pixel - mean) x factor.
+struct PixelScale {
+  float mean = 0;
+  float factor = 1;  // 1 / deviation
+};
 
 // An image in memory: (channels, height, width).
 struct StoredImage {
@@ -68,6 +71,21 @@ struct DatasetSize {
 struct Visit {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
+};
+
+// The samples of a batch, and for each the epoch in which it is visited. Random draws for a sample (image augmentation,
+// dropout) depend only on seed, sample and epoch, so they are the same for all methods and workers.
+struct Visits {
+  std::uint64_t seed = 0;
+  std::span<const std::uint32_t> samples;  // (n,)
+  std::span<const std::int64_t> epochs;    // (n,)
+
+  std::size_t size() const { return samples.size(); }
+
+  // Returns the i-th sample's stream. Its `worker` has the bits of the sample's number, which may be 2^31 or more.
+  RandomStream stream(Purpose purpose, std::size_t i) const {
+    return {.seed = seed, .purpose = purpose, .worker = Rank{static_cast<int>(samples[i])}, .step = epochs[i]};
+  }
 };
 
 // Immutable after construction, so several threads may use it at once.
@@ -104,17 +122,13 @@ class Dataset {
   virtual std::span<const std::int32_t> token_labels(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
 
   // Like gather(), for the training samples of a gradient, which may be augmented at random (augmentation.hpp).
-  virtual void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const;
+  virtual void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const {
+    gather(Split::train, visits.samples, inputs, labels);
+  }
 
   // For data sets with has_byte_images: a training image as it is stored, and the scales of pixels, (channels,).
   virtual StoredImage stored_image(std::uint32_t /*sample*/) const { throw std::logic_error("no images of bytes"); }
-  virtual std::span<const PixelScale> pixel_scales() const;
-};
-
-// The scale of a channel whose pixels are stored as bytes: the model gets (pixel - mean) x factor.
-struct PixelScale {
-  float mean = 0;
-  float factor = 1;  // 1 / deviation
+  virtual std::span<const PixelScale> pixel_scales() const { return {}; }
 };
 
 // The samples of a split, row by row: floats, or bytes that are normalised when they are gathered.
@@ -132,21 +146,6 @@ std::shared_ptr<const Dataset> make_dataset(const DatasetSize& size, SampleRows 
 
 // Normalises one sample, (channels, height, width), with scales (channels,).
 void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale> scales, float* out);
-
-// The samples of a batch, and for each the epoch in which it is visited. Random draws for a sample (image augmentation,
-// dropout) depend only on seed, sample and epoch, so they are the same for all methods and workers.
-struct Visits {
-  std::uint64_t seed = 0;
-  std::span<const std::uint32_t> samples;  // (n,)
-  std::span<const std::int64_t> epochs;    // (n,)
-
-  std::size_t size() const { return samples.size(); }
-
-  // Returns the i-th sample's stream. Its `worker` has the bits of the sample's number, which may be 2^31 or more.
-  RandomStream stream(Purpose purpose, std::size_t i) const {
-    return {.seed = seed, .purpose = purpose, .worker = Rank{static_cast<int>(samples[i])}, .step = epochs[i]};
-  }
-};
 
 // Which tokens of a text a masked language model must predict, and what it sees in their place.
 // Source:  Devlin et al. 2019, "BERT", and its code: a share of a text's tokens is selected, at least one and at most

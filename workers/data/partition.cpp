@@ -98,14 +98,6 @@ std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
   return ends;
 }
 
-// The result is valid until this thread's next call.
-std::span<const std::uint32_t> samples_of(const Sampler& sampler, const MicroBatch& micro_batch) {
-  thread_local Numbers samples;
-  samples.clear();
-  sampler.append_samples(micro_batch, samples);
-  return samples;
-}
-
 }  // namespace
 
 void read_batching(Settings& training, SamplerOptions& sampling) {
@@ -204,7 +196,10 @@ SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> 
 }
 
 void SampleKinds::add(const MicroBatch& micro_batch, KindCounts& counts) const {
-  for (const std::uint32_t sample : samples_of(*sampler_, micro_batch)) {
+  thread_local Numbers samples;
+  samples.clear();
+  sampler_->append_samples(micro_batch, samples);
+  for (const std::uint32_t sample : samples) {
     if (class_count_ > 0) ++counts.by_class[static_cast<std::size_t>(classes_[sample])];
     if (!bins_.empty()) ++counts.by_length[bins_[sample]];
   }

@@ -49,9 +49,8 @@ Arithmetic read_arithmetic(Settings& training) {
     arithmetic.batch_samples.reset();
     training.leave_out("device_batch");
   }
-  if (!training.has("device")) training.leave_out("device");
-  if (!training.has("precision")) training.leave_out("precision");
-  if (!training.has("deterministic")) training.leave_out("deterministic");
+  for (const char* const key : {"device", "precision", "deterministic"})
+    if (!training.has(key)) training.leave_out(key);
   return arithmetic;
 }
 
