@@ -46,7 +46,7 @@ void fuzz_npy(std::string_view input) {
   const std::vector<std::string_view> parts = files_in(input, names.size() + 1);
   for (std::size_t i = 0; i < names.size(); ++i)
     folder.write(names[i], i < parts.size() ? parts[i] : parts[std::min(i % 2, parts.size() - 1)]);
-  NpyTokens tokens;
+  TokenMarks tokens;
   if (parts.size() > names.size() && !parts.back().empty()) tokens.padding = parts.back().front();
   try {
     const DatasetSize size = npy_arrays(tokens).size(folder.path());

@@ -110,7 +110,7 @@ TEST_F(NpyDataset, RowsOfTokensEndBeforeTheirPadding) {
     };
     write("x_train.npy", npy_file(type, "(3, 4)", elements({5, 0, 2, 0, 7, 7, 7, 7, 3, 0, 0, 0})));
     write("x_test.npy", npy_file(type, "(1, 2)", elements({9, 1})));
-    const NpyTokens tokens{.padding = 0, .mask = 4, .never_masked = {1}};
+    const TokenMarks tokens{.mask = 4, .never_masked = {1}, .padding = 0};
     const auto dataset = npy_arrays(tokens).load(directory_);
     EXPECT_EQ(dataset->size().shape, (SampleShape{.width = 4, .vocabulary = 10}));
     EXPECT_EQ(npy_arrays(tokens).size(directory_).shape, dataset->size().shape);
@@ -135,7 +135,7 @@ TEST_F(NpyDataset, TokensThatAreNoneAreFaults) {
   const auto train = [&](const std::string& shape, const std::vector<std::int32_t>& tokens) {
     write("x_train.npy", npy_file("<i4", shape, bytes_of(tokens)));
   };
-  const auto fault_of = [&](const NpyTokens& tokens) {
+  const auto fault_of = [&](const TokenMarks& tokens) {
     return message_of<DataFault>([&] { npy_arrays(tokens).size(directory_); });
   };
   EXPECT_THAT(fault_of({.padding = 0}), AllOf(HasSubstr("x_train.npy"), HasSubstr("contains no tokens")));
@@ -157,7 +157,7 @@ TEST_F(NpyDataset, EachTokenMayHaveALabel) {
         npy_file("<i8", "(3, 4)", bytes_of<std::int64_t>({1, -100, 0, -100, -100, 2, -100, -100, -100, 0, -100, 1})));
   write("x_test.npy", npy_file("<i4", "(1, 2)", bytes_of<std::int32_t>({9, 1})));
   write("y_test.npy", npy_file("<i8", "(1, 2)", bytes_of<std::int64_t>({-100, 6})));
-  const NpyTokens tokens{.padding = 0};
+  const TokenMarks tokens{.padding = 0};
   const auto dataset = npy_arrays(tokens).load(directory_);
   for (const DatasetSize& size : {dataset->size(), npy_arrays(tokens).size(directory_)}) {
     EXPECT_EQ(size.train, 3);

@@ -224,16 +224,17 @@ DatasetPlanner read_cifar_100(Settings& table) {
 
 DatasetPlanner read_npy(Settings& table) {
   constexpr std::int64_t none = -1, last = largest_token;
-  const NpyTokens tokens = {
-      .padding = static_cast<std::int32_t>(table.integer(
-          {"padding", "Token that pads a row after the end of its sequence; -1: no row is padded."}, none, last, none)),
-      .mask = static_cast<std::int32_t>(
-          table.integer({"mask", "Token that replaces those which a masked language model must predict; -1: none."},
-                        none, last, none)),
-      .never_masked = table.integers({"never_masked", "Tokens that a masked language model never has to predict."}, 0,
-                                     last, std::vector<std::int64_t>{})};
+  TokenMarks marks;
+  marks.padding = static_cast<std::int32_t>(table.integer(
+      {"padding", "Token that pads a row after the end of its sequence; -1: no row is padded."}, none, last, none));
+  marks.mask = static_cast<std::int32_t>(table.integer(
+      {"mask", "Token that replaces those which a masked language model must predict; -1: none."}, none, last, none));
+  const auto never_masked =
+      table.integers({"never_masked", "Tokens that a masked language model never has to predict."}, 0, last,
+                     std::vector<std::int64_t>{});
+  marks.never_masked.assign(never_masked.begin(), never_masked.end());
   return read_directory(table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
-                        npy_arrays(tokens));
+                        npy_arrays(marks));
 }
 
 DatasetPlanner read_texts(Settings& table, std::string_view sentence, const TextSource& source) {

@@ -173,15 +173,8 @@ std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOption
 // README.md says which shapes and types they may have.
 inline constexpr std::int64_t largest_token = (1 << 24) - 1;
 
-// Special tokens; -1: none.
-struct NpyTokens {
-  std::int32_t padding = -1;
-  std::int32_t mask = -1;
-  std::vector<std::int64_t> never_masked{};
-};
-
-// Its size needs headers, labels and tokens.
-DirectoryFormat npy_arrays(const NpyTokens& tokens = {});
+// `marks`: the special tokens, if x contains tokens. Its size needs headers, labels and tokens.
+DirectoryFormat npy_arrays(const TokenMarks& marks = {});
 
 // How many training samples are held out for validation (to choose settings without the test set), and how many of the
 // others are used.

@@ -270,8 +270,9 @@ DirectoryFormat cifar(CifarLabels labels, CifarScale scale, CifarRecords records
               },
           .load =
               [labels, scale, size_of](const path& directory) {
-                return make_dataset(size_of(directory), load_split(directory, labels, Split::train),
-                                    load_split(directory, labels, Split::test),
+                const DatasetSize size = size_of(directory);
+                SampleRows train = load_split(directory, labels, Split::train);
+                return make_dataset(size, std::move(train), load_split(directory, labels, Split::test),
                                     scale == CifarScale::published ? published_scales() : std::vector<PixelScale>());
               }};
 }
@@ -321,8 +322,9 @@ DirectoryFormat idx_images() {
               },
           .load =
               [](const path& directory) {
-                return make_dataset(idx_size(directory), load_split(find_split(directory, "train")),
-                                    load_split(find_split(directory, "t10k")));
+                const DatasetSize size = idx_size(directory);
+                SampleRows train = load_split(find_split(directory, "train"));
+                return make_dataset(size, std::move(train), load_split(find_split(directory, "t10k")));
               }};
 }
 

@@ -318,9 +318,9 @@ std::string note_of_padding(const path& file, const TokenSequences& rows, std::i
       file.string(), padded, rows.count(), padded == 1 ? "s" : "", padding);
 }
 
-DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const NpyTokens& known) {
+DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const TokenMarks& marks) {
   DatasetSize size = size_of(splits);
-  const std::int32_t largest = std::max({tokens.train.largest(), tokens.test.largest(), known.mask, known.padding});
+  const std::int32_t largest = std::max({tokens.train.largest(), tokens.test.largest(), marks.mask, marks.padding});
   size.shape = {.width = std::max(tokens.train.longest(), tokens.test.longest()),
                 .vocabulary = std::int64_t{largest} + 1};
   size.shortest = std::min(tokens.train.shortest(), tokens.test.shortest());
@@ -330,44 +330,44 @@ DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const Np
     size.token_classes = std::max<std::int64_t>(2, std::int64_t{last} + 1);
     size.classes = 0;
   }
-  size.marks.mask = known.mask;
-  size.marks.padding = known.padding;
-  size.marks.never_masked.assign(known.never_masked.begin(), known.never_masked.end());
+  size.marks = marks;
   for (const auto& [data, rows] : {std::pair{&splits.train, &tokens.train}, std::pair{&splits.test, &tokens.test}})
-    if (std::string note = note_of_padding(data->files.x, *rows, known.padding); !note.empty())
+    if (std::string note = note_of_padding(data->files.x, *rows, marks.padding); !note.empty())
       size.notes.push_back(std::move(note));
   return size;
 }
 
-DatasetSize size_in(const path& directory, const NpyTokens& tokens) {
-  const BothSplits splits = read_both(directory, tokens.padding);
-  if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(splits, tokens.padding), tokens);
-  if (tokens.padding >= 0 || tokens.mask >= 0 || !tokens.never_masked.empty())
+DatasetSize size_in(const path& directory, const TokenMarks& marks) {
+  const BothSplits splits = read_both(directory, marks.padding);
+  if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(splits, marks.padding), marks);
+  if (marks.padding >= 0 || marks.mask >= 0 || !marks.never_masked.empty())
     reject(splits.train.files.x,
            "contains no tokens (int32 or int64), so padding, mask and never_masked must be left out");
   return size_of(splits);
 }
 
-std::shared_ptr<const Dataset> load_from(const path& directory, const NpyTokens& tokens) {
-  BothSplits splits = read_both(directory, tokens.padding);
-  if (!holds_tokens(splits.train.x))
-    return make_dataset(size_of(splits), rows_of(std::move(splits.train)), rows_of(std::move(splits.test)));
-  BothTokens both = tokens_of(splits, tokens.padding);
-  const DatasetSize size = size_of(splits, both, tokens);
+std::shared_ptr<const Dataset> load_from(const path& directory, const TokenMarks& marks) {
+  BothSplits splits = read_both(directory, marks.padding);
+  if (!holds_tokens(splits.train.x)) {
+    const DatasetSize size = size_of(splits);
+    return make_dataset(size, rows_of(std::move(splits.train)), rows_of(std::move(splits.test)));
+  }
+  BothTokens both = tokens_of(splits, marks.padding);
+  const DatasetSize size = size_of(splits, both, marks);
   return make_token_dataset(size, std::move(both.train), std::move(both.test));
 }
 
 }  // namespace
 
-DirectoryFormat npy_arrays(const NpyTokens& tokens) {
-  return {.variant = fmt::format("npy {} {} {}", tokens.padding, tokens.mask, fmt::join(tokens.never_masked, ",")),
-          .size = [tokens](const path& directory) { return size_in(directory, tokens); },
+DirectoryFormat npy_arrays(const TokenMarks& marks) {
+  return {.variant = fmt::format("npy {} {} {}", marks.padding, marks.mask, fmt::join(marks.never_masked, ",")),
+          .size = [marks](const path& directory) { return size_in(directory, marks); },
           .hash =
               [](const path& directory) {
                 const ArrayFiles train = files_of(directory, Split::train), test = files_of(directory, Split::test);
                 return digest_of_files(std::vector{train.x, train.y, test.x, test.y});
               },
-          .load = [tokens](const path& directory) { return load_from(directory, tokens); }};
+          .load = [marks](const path& directory) { return load_from(directory, marks); }};
 }
 
 }  // namespace syncopate
