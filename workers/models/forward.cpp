@@ -580,23 +580,15 @@ LinearGradients::LinearGradients(std::vector<LinearPass> passes, const at::Tenso
   for (std::size_t i = 0; i < passes_.size(); ++i) passes_[i].outputs = std::move(gradients[i]);
 }
 
-std::vector<at::Tensor> LinearGradients::of(Rows rows, std::size_t parameters) const {
-  std::vector<at::Tensor> gradients(parameters);
+void LinearGradients::add_to(std::vector<at::Tensor>& parameters, Rows rows) const {
   for (const LinearPass& pass : passes_) {
     const at::Tensor by_outputs = pass.outputs.narrow(0, rows.begin, rows.count);
-    gradients[static_cast<std::size_t>(pass.layer.weight)] =
-        at::mm(by_outputs.t(), pass.inputs.narrow(0, rows.begin, rows.count));
-    if (pass.layer.bias >= 0) gradients[static_cast<std::size_t>(pass.layer.bias)] = by_outputs.sum(0);
-  }
-  return gradients;
-}
-
-void LinearGradients::add_to(std::vector<at::Tensor> parameters, Rows rows) const {
-  for (const LinearPass& pass : passes_) {
-    const at::Tensor by_outputs = pass.outputs.narrow(0, rows.begin, rows.count);
+    const at::Tensor inputs = pass.inputs.narrow(0, rows.begin, rows.count);
     at::Tensor& weight = parameters[static_cast<std::size_t>(pass.layer.weight)];
-    weight.addmm_(by_outputs.t(), pass.inputs.narrow(0, rows.begin, rows.count));
-    if (pass.layer.bias >= 0) parameters[static_cast<std::size_t>(pass.layer.bias)].add_(by_outputs.sum(0));
+    weight = weight.defined() ? weight.addmm_(by_outputs.t(), inputs) : at::mm(by_outputs.t(), inputs);
+    if (pass.layer.bias < 0) continue;
+    at::Tensor& bias = parameters[static_cast<std::size_t>(pass.layer.bias)];
+    bias = bias.defined() ? bias.add_(by_outputs.sum(0)) : by_outputs.sum(0);
   }
 }
 

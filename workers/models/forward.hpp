@@ -73,10 +73,9 @@ class LinearGradients {
   // Differentiates the loss times `share`, and frees the graph of the loss.
   LinearGradients(std::vector<LinearPass> passes, const at::Tensor& loss, double share);
 
-  // Returns the part of the gradient that comes from these rows, one tensor per parameter in the network's order.
-  std::vector<at::Tensor> of(Rows rows, std::size_t parameters) const;
-  // Adds this part to the tensors `parameters`, without creating a tensor for each parameter.
-  void add_to(std::vector<at::Tensor> parameters, Rows rows) const;
+  // Adds the part of the gradient that comes from these rows to `parameters`, one tensor per parameter in the network's
+  // order. An undefined tensor becomes its part.
+  void add_to(std::vector<at::Tensor>& parameters, Rows rows) const;
 
  private:
   std::vector<LinearPass> passes_;  // after construction `outputs` contains the gradients

@@ -186,8 +186,10 @@ class ApartByProducts : public GradientsApart {
   PartialGradient of(std::size_t list) const override {
     return device_.run([&] {
       const c10::InferenceMode guard;
+      std::vector<at::Tensor> gradients(network_.parameters().size());
+      gradients_.add_to(gradients, lists_[list].rows);
       PartialGradient result;
-      result.segments = device_.segments(network_, gradients_.of(lists_[list].rows, network_.parameters().size()));
+      result.segments = device_.segments(network_, std::move(gradients));
       result.loss_sum = lists_[list].loss_sum;
       return result;
     });
@@ -197,7 +199,8 @@ class ApartByProducts : public GradientsApart {
     device_.run([&] {
       const c10::InferenceMode guard;
       DeviceVector sum(device_, network_, DeviceVector::Of::parameters, out);
-      gradients_.add_to(sum.views(), lists_[list].rows);
+      std::vector<at::Tensor> views = sum.views();
+      gradients_.add_to(views, lists_[list].rows);
       sum.return_values();
     });
   }
