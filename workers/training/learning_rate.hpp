@@ -57,8 +57,8 @@ class LearningRate {
     Counter counter = Counter::done;
   };
 
-  // Throws std::invalid_argument for negative or infinite rates, if no steps are left for the decay (T <= W + C), if
-  // decay steps are not ascending, if a factor, power or D is not above 0, or if the base is not above 1.
+  // Throws std::invalid_argument for negative or infinite rates. The readers of the keys ensure that steps are left for
+  // the decay (T > W + C), that decay steps ascend, that factor, power and D are above 0, and that the base is above 1.
   explicit LearningRate(Options options);
 
   // Returns the rate of the step that follows `steps_done` (at least 0) completed steps. Shapes that fall to `final`
