@@ -384,8 +384,8 @@ std::uint64_t SimulatedRunCheckpoints::write() {
   Recorder::Evaluated evaluated = recorder_.evaluated();
   StateArchive archive(*writer);
   archive(host_s, evaluated);
-  log_.write_log(*writer);
-  log_.write_values(*writer);
+  log_.write_log(*writer, log_.last_number());
+  log_.write_values(*writer, log_.last_number());
   writer->finish();
   if (parts_)
     writer->publish();

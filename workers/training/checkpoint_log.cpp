@@ -12,66 +12,32 @@ namespace syncopate {
 
 namespace {
 
-template <typename Number>
-void put(ByteSink& out, Number number) {
-  static_assert(std::is_arithmetic_v<Number>);
-  out.write(&number, sizeof(number));
-}
+void serialise(StateArchive& archive, Cell& cell) { archive(cell.value); }
 
-template <typename Number>
-Number take(ByteSource& in) {
-  static_assert(std::is_arithmetic_v<Number>);
-  Number number{};
-  in.read(&number, sizeof(number));
-  return number;
-}
-
-void put_value(ByteSink& out, const Cell& cell) {
-  put<std::uint64_t>(out, cell.value.size());
-  out.write(cell.value.data(), cell.value.size() * sizeof(float));
-}
-
-void take_value(ByteSource& in, Cell& cell) {
-  cell.value = FlatVector(take<std::uint64_t>(in));
-  in.read(cell.value.data(), cell.value.size() * sizeof(float));
-}
-
-// Writes each chunk's result. Nested sums are written separately, as they are values with their own numbers.
-void put_value(ByteSink& out, const GradientSum& sum) {
-  put<std::uint64_t>(out, sum.chunks.size());
-  for (const GradientSum::Chunk& chunk : sum.chunks) {
-    put(out, chunk.result.loss_sum);
-    put<std::uint64_t>(out, chunk.result.buffers_sum.size());
-    out.write(chunk.result.buffers_sum.data(), chunk.result.buffers_sum.size() * sizeof(float));
-    put<std::uint64_t>(out, chunk.segments().size());
-    for (const GradientSegment& segment : chunk.segments()) {
-      put<std::uint64_t>(out, segment.offset);
-      put<std::uint64_t>(out, segment.size);
-      out.write(segment.data, segment.size * sizeof(float));
-    }
-  }
-}
-
-void take_value(ByteSource& in, GradientSum& sum) {
-  if (const auto chunks = take<std::uint64_t>(in); chunks != sum.chunks.size())
+// Each chunk's result. Nested sums are values with their own numbers.
+void serialise(StateArchive& archive, GradientSum& sum) {
+  std::uint64_t chunks = sum.chunks.size();
+  archive(chunks);
+  if (chunks != sum.chunks.size())
     throw ReplayMismatch(fmt::format("the replay has a gradient sum of {} chunks where the checkpoint has {}",
                                      sum.chunks.size(), chunks));
   for (GradientSum::Chunk& chunk : sum.chunks) {
-    chunk.result.loss_sum = take<double>(in);
-    chunk.result.buffers_sum.resize(take<std::uint64_t>(in));
-    in.read(chunk.result.buffers_sum.data(), chunk.result.buffers_sum.size() * sizeof(float));
-    chunk.result.segments.clear();
-    chunk.kept = nullptr;
-    for (auto left = take<std::uint64_t>(in); left > 0; --left) {
-      GradientSegment segment;
-      segment.offset = take<std::uint64_t>(in);
-      segment.size = take<std::uint64_t>(in);
-      auto owner = std::make_shared<FlatVector>(segment.size);
-      in.read(owner->data(), segment.size * sizeof(float));
-      segment.data = std::as_const(*owner).data();
-      segment.owner = std::move(owner);
-      chunk.result.segments.push_back(std::move(segment));
+    archive(chunk.result.loss_sum, chunk.result.buffers_sum);
+    std::vector<GradientSegment> segments;
+    if (!archive.reads()) segments = chunk.segments();
+    archive.resize(segments);
+    for (GradientSegment& segment : segments) {
+      archive(segment.offset, segment.size);
+      if (archive.reads()) {
+        const auto values = std::make_shared<FlatVector>(segment.size);
+        segment.data = values->data();
+        segment.owner = values;
+      }
+      archive.bytes(const_cast<float*>(segment.data), segment.size * sizeof(float));  // only new values are written to
     }
+    if (!archive.reads()) continue;
+    chunk.result.segments = std::move(segments);
+    chunk.kept = nullptr;
   }
 }
 
@@ -142,18 +108,14 @@ CellPtr CheckpointLog::found(CellPtr cell) {
   return made<Cell>(static_cast<std::uint64_t>(then));
 }
 
-void CheckpointLog::write_log(ByteSink& out, std::uint64_t last) const {
-  put(out, steps_);
-  put(out, last);
-  put<std::uint64_t>(out, numbers_.size());
-  out.write(numbers_.data(), numbers_.size() * sizeof(double));
+void CheckpointLog::write_log(ByteSink& out, std::uint64_t last) {
+  StateArchive archive(out);
+  archive(steps_, last, numbers_);
 }
 
 void CheckpointLog::replay(ByteSource& log) {
-  replayed_until_ = take<std::int64_t>(log);
-  numbers_then_ = take<std::uint64_t>(log);
-  numbers_.resize(take<std::uint64_t>(log));
-  log.read(numbers_.data(), numbers_.size() * sizeof(double));
+  StateArchive archive(log);
+  archive(replayed_until_, numbers_then_, numbers_);
 }
 
 void CheckpointLog::follow(ByteSource& log) {
@@ -163,14 +125,15 @@ void CheckpointLog::follow(ByteSource& log) {
 }
 
 void CheckpointLog::write_values(ByteSink& out, std::uint64_t last) const {
+  StateArchive archive(out);
   const std::lock_guard lock(alive_->mutex);
   const auto end = alive_->by_number.upper_bound(last);
-  put<std::uint64_t>(out, static_cast<std::uint64_t>(std::distance(alive_->by_number.begin(), end)));
+  auto count = static_cast<std::uint64_t>(std::distance(alive_->by_number.begin(), end));
+  archive(count);
   for (auto next = alive_->by_number.begin(); next != end; ++next) {
-    const auto& [number, value] = *next;
-    put(out, number);
-    put<std::uint64_t>(out, value.index());
-    std::visit([&](const auto* of) { put_value(out, *of); }, value);
+    std::uint64_t number = next->first, type = next->second.index();
+    archive(number, type);
+    std::visit([&](auto* of) { serialise(archive, *of); }, next->second);
   }
 }
 
@@ -181,16 +144,20 @@ void CheckpointLog::read_values(ByteSource& in) {
   if (numbers_replayed_ != numbers_.size())
     throw ReplayMismatch(
         fmt::format("the replay has requested {} numbers, but the logged run {}", numbers_replayed_, numbers_.size()));
+  StateArchive archive(in);
   const std::lock_guard lock(alive_->mutex);
-  if (const auto alive = take<std::uint64_t>(in); alive != alive_->by_number.size())
+  std::uint64_t alive = 0, held = 0, type = 0;
+  archive(alive);
+  if (alive != alive_->by_number.size())
     throw ReplayMismatch(
         fmt::format("the replay has {} live values, but the checkpoint {}", alive_->by_number.size(), alive));
   for (const auto& [number, value] : alive_->by_number) {
-    if (const auto held = take<std::uint64_t>(in); held != number)
+    archive(held, type);
+    if (held != number)
       throw ReplayMismatch(fmt::format("the replay has value {} where the checkpoint has value {}", number, held));
-    if (take<std::uint64_t>(in) != value.index())
+    if (type != value.index())
       throw ReplayMismatch(fmt::format("value {} has another type than in the checkpoint", number));
-    std::visit([&](auto* of) { take_value(in, *of); }, value);
+    std::visit([&](auto* of) { serialise(archive, *of); }, value);
   }
 }
 

@@ -130,31 +130,25 @@ class CheckpointLog {
   // returns the logged result.
   CellPtr found(CellPtr cell);
 
-  // The functions below write and read checkpoints. All submitted tasks must have run before values are written.
-  void write_log(ByteSink& out) const { write_log(out, last_number_); }  // position and numbers
-  void write_values(ByteSink& out) const { write_values(out, last_number_); }
+  std::uint64_t last_number() const { return last_number_; }  // of the values created so far
+
+  // The functions below write and read checkpoints. All submitted tasks must have run before values are written. Values
+  // created before the position, which may be between any two values, have numbers up to `last`.
+  void write_log(ByteSink& out, std::uint64_t last);  // position and numbers
+  void write_values(ByteSink& out, std::uint64_t last) const;
   // Call this at the beginning of the run, which is then replayed.
   void replay(ByteSource& log);
   // Call this at the position. Throws ReplayMismatch if other values are alive than those in the checkpoint.
   void read_values(ByteSource& in);
 
-  // The functions below work for a position between any two values. Values created before it have numbers up to `last`.
-  std::uint64_t last_number() const { return last_number_; }
-  void write_log(ByteSink& out, std::uint64_t last) const;
-  void write_values(ByteSink& out, std::uint64_t last) const;
   void follow(ByteSource& log);  // replays from here until end_replay()
   void end_replay() { follows_ = false; }
-
-  std::size_t live_values() const {
-    const std::lock_guard lock(alive_->mutex);
-    return alive_->by_number.size();
-  }
 
  private:
   using Value = std::variant<Cell*, GradientSum*>;
   // Shared with the values' deleters, because some values outlive the log.
   struct Alive {
-    mutable std::mutex mutex;
+    std::mutex mutex;
     std::map<std::uint64_t, Value> by_number;
   };
   // The deleter of a value: removes it from the log and deletes it. std::get_deleter finds it from a shared pointer.
@@ -219,6 +213,24 @@ class StateArchive {
   template <typename... Values>
   void operator()(Values&... values) {
     (one(values), ...);
+  }
+
+  // Writes or reads only the number of elements. Reading replaces the old elements by new ones.
+  template <typename Values>
+  void resize(Values& values) {
+    std::uint64_t size = values.size();
+    one(size);
+    if (!reads()) return;
+    values.clear();
+    values.resize(size);
+  }
+  // Writes or reads bytes without their number.
+  void bytes(void* data, std::size_t size) {
+    if (size == 0) return;
+    if (out_)
+      out_->write(data, size);
+    else
+      in_->read(data, size);
   }
 
  private:
@@ -288,14 +300,6 @@ class StateArchive {
   }
 
   template <typename Values>
-  void resize(Values& values) {
-    std::uint64_t size = values.size();
-    one(size);
-    if (!reads()) return;
-    values.clear();
-    values.resize(size);
-  }
-  template <typename Values>
   void elements(Values& values) {
     using Value = typename Values::value_type;
     if constexpr (OneBlock<Values> && std::is_trivially_copyable_v<Value> && !Serialisable<Value>)
@@ -303,14 +307,6 @@ class StateArchive {
     else
       for (Value& value : values) one(value);
   }
-  void bytes(void* data, std::size_t size) {
-    if (size == 0) return;
-    if (out_)
-      out_->write(data, size);
-    else
-      in_->read(data, size);
-  }
-
   ByteSink* out_ = nullptr;
   ByteSource* in_ = nullptr;
 };
