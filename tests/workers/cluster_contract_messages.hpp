@@ -292,7 +292,7 @@ TEST_P(ClusterContract, ASliceOfAGradientOrModelIsWhatItSaysAndCostsNoMore) {
         const auto part = cluster.receive(self, {}, never, here());
         ASSERT_TRUE(part);
         EXPECT_EQ(part->slice, slice);
-        for (auto j = static_cast<std::size_t>(slice.begin(5)); j < static_cast<std::size_t>(slice.end(5)); ++j) {
+        for (std::size_t j = slice.begin(5); j < slice.end(5); ++j) {
           EXPECT_EQ(values[j], KnownObjective::component(micro_batch, j));
           EXPECT_EQ(training.values(part->model)[j], training.values(model)[j]);
         }

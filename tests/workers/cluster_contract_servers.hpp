@@ -108,7 +108,7 @@ TEST_P(TwoServersContract, TwoServersShareAModel) {
           }
           const Slice slice{.index = shard, .count = 2};
           const auto values = training.values(sum);
-          for (auto j = static_cast<std::size_t>(slice.begin(5)); j < static_cast<std::size_t>(slice.end(5)); ++j) {
+          for (std::size_t j = slice.begin(5); j < slice.end(5); ++j) {
             float expected = 0;
             for (int w = 0; w < workers; ++w) expected += KnownObjective::component({Rank{w}, k, 0}, j);
             EXPECT_EQ(values[j], expected);

@@ -10,9 +10,9 @@ namespace syncopate {
 namespace {
 
 TEST(Slices, CoverAVectorWithoutGapsOrOverlaps) {
-  for (const std::int64_t size : {0, 1, 5, 23, 1'000'000'007})
+  for (const std::size_t size : {0, 1, 5, 23, 1'000'000'007})
     for (const int count : {1, 2, 3, 7, 64}) {
-      std::int64_t next = 0;
+      std::size_t next = 0;
       for (int index = 0; index < count; ++index) {
         const Slice slice{index, count};
         EXPECT_EQ(slice.begin(size), next);

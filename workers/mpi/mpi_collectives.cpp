@@ -139,9 +139,7 @@ struct Bounds {
 };
 
 Bounds bounds_of(const Slice& slice, std::size_t parameters) {
-  const auto count = static_cast<std::int64_t>(parameters);
-  const auto begin = static_cast<std::size_t>(slice.begin(count));
-  return {begin, static_cast<std::size_t>(slice.end(count)) - begin};
+  return {slice.begin(parameters), slice.end(parameters) - slice.begin(parameters)};
 }
 
 }  // namespace
@@ -316,11 +314,10 @@ class MpiReduction {
   // Adds all values to the sum, or only a slice of the parameters. The first slice has all values after the parameters.
   void add_slice() {
     if (what_.slice.count == 1) return add(values_.span());
-    const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
-    const auto begin = static_cast<std::size_t>(what_.slice.begin(parameters));
-    const auto end = static_cast<std::size_t>(what_.slice.end(parameters));
-    add(values_.span().subspan(begin, end - begin));
-    if (what_.slice.index == 0) add(values_.span().subspan(static_cast<std::size_t>(parameters)));
+    const std::size_t parameters = training_.objective().parameters();
+    const Bounds part = bounds_of(what_.slice, parameters);
+    add(values_.span().subspan(part.begin, part.size));
+    if (what_.slice.index == 0) add(values_.span().subspan(parameters));
   }
 
   // All chunks have the same size. Packets have different sizes, but equally much data behind their words.

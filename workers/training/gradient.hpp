@@ -116,14 +116,19 @@ using ModelStatePtr = std::shared_ptr<const ModelState>;
 struct Slice {
   int index = 0;
   int count = 1;
-  std::int64_t begin(std::int64_t size) const { return size * index / count; }
-  std::int64_t end(std::int64_t size) const { return size * (index + 1) / count; }
+  std::size_t begin(std::size_t size) const { return border(size, index); }
+  std::size_t end(std::size_t size) const { return border(size, index + 1); }
   // The slice's bytes on the network, if all parameters have `parameters` bytes. Each parameter is in one slice.
   Bytes bytes_of(Bytes parameters) const {
-    constexpr std::int64_t each = 4;
-    return Bytes{each * (end(parameters.value() / each) - begin(parameters.value() / each))};
+    const std::size_t size = static_cast<std::size_t>(parameters.value()) / sizeof(float);
+    return Bytes{static_cast<Bytes::Rep>(sizeof(float) * (end(size) - begin(size)))};
   }
   auto operator<=>(const Slice&) const = default;
+
+ private:
+  std::size_t border(std::size_t size, int before) const {
+    return size * static_cast<std::size_t>(before) / static_cast<std::size_t>(count);
+  }
 };
 
 struct WeightedState {

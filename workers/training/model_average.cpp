@@ -95,8 +95,7 @@ CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Sli
   if (std::ranges::any_of(inputs, [&](const CellPtr& cell) { return cell && !cell->at.covers(places); }))
     return submit_mean_of_processes(std::move(inputs), size, slice, places);
   const auto held = std::make_shared<const std::vector<CellPtr>>(std::move(inputs));
-  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
-  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  const std::size_t begin = slice.begin(size), end = slice.end(size);
   return submit_cell(size, *held, places, [held, begin, end](float* out, std::size_t from, std::size_t to) {
     if (from < begin || to > end) {
       std::copy(held->front()->value.data() + from, held->front()->value.data() + to, out + from);
@@ -219,8 +218,7 @@ ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedS
   if (result->buffers) result->buffers = training.combine(normalised(held))->buffers;
   const Objective& objective = training.objective();
   const std::size_t size = objective.parameters();
-  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
-  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  const std::size_t begin = slice.begin(size), end = slice.end(size);
   for (WeightedState& difference : held) difference.state = held_by_task(difference.state);
   const auto fill = [cell = result->parameters, held = std::move(held), tensors = objective.tensors(), size, begin, end,
                      embeddings] {

@@ -209,8 +209,7 @@ ModelStatePtr Training::with_slice(const ModelStatePtr& whole, const ModelStateP
   auto state = new_state(*whole);
   state->buffers = buffers;
   const std::size_t size = objective_->parameters();
-  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
-  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  const std::size_t begin = slice.begin(size), end = slice.end(size);
   const CellPtr read[] = {whole->parameters, part->parameters};
   const auto copy = [around = whole->parameters, inside = part->parameters, begin, end](float* out, std::size_t from,
                                                                                         std::size_t to) {
@@ -248,8 +247,7 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   const auto copy = [parts, size](float* out, std::size_t from, std::size_t to) {
     Slice slice{.index = 0, .count = static_cast<int>(parts->size())};
     for (const CellPtr& part : *parts) {
-      const auto begin = std::max(from, static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size))));
-      const auto end = std::min(to, static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size))));
+      const std::size_t begin = std::max(from, slice.begin(size)), end = std::min(to, slice.end(size));
       if (begin < end) std::copy_n(part->value.data() + begin, end - begin, out + begin);
       ++slice.index;
     }
@@ -388,8 +386,7 @@ double Training::loss_of_processes(const GradientSum& sum) {
 // Each process sends the sum of its inputs. Outside the slice the values are those of the first input.
 CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::size_t size, Slice slice,
                                            ProcessSet places) {
-  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
-  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  const std::size_t begin = slice.begin(size), end = slice.end(size);
   const float factor = 1.0f / static_cast<float>(inputs.size());
   ProcessSet givers = ProcessSet::none();
   std::vector<CellPtr> mine;
@@ -711,9 +708,8 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   work->context = {.learning_rate = learning_rate, .ages = ages_of(*next), .keeps_second = rules.keeps_second};
   work->clip_norm = rules.clipping == Clipping::of_step ? options_.clip_norm : 0;
   work->seed = options_.seed;
-  const auto size = static_cast<std::int64_t>(objective_->parameters());
-  work->first = static_cast<std::size_t>(rules.slice.begin(size));
-  work->last = static_cast<std::size_t>(rules.slice.end(size));
+  work->first = rules.slice.begin(objective_->parameters());
+  work->last = rules.slice.end(objective_->parameters());
   work->parameters = next->parameters;
   for (std::size_t i = 0; i < moments.size(); ++i) work->moments[i] = moments[i].values;
   if (next->buffers != state->buffers) work->buffers = next->buffers;
