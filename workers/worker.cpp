@@ -473,7 +473,7 @@ Collective Worker::compressed(Collective&& average) {
         "the method declared");
   if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_average_->forget();
   steps_began_at_ = nullptr;
-  return compressed_average_->exchange(average);
+  return compressed_average_->exchange(std::move(average));
 }
 
 CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {

@@ -82,9 +82,8 @@ struct Sent {
 };
 
 Sent sent_of(Slice slice, const Objective& objective) {
-  const auto parameters = static_cast<std::int64_t>(objective.parameters());
-  const auto begin = static_cast<std::size_t>(slice.begin(parameters));
-  return {begin, static_cast<std::size_t>(slice.end(parameters)) - begin, slice.index == 0 ? objective.buffers() : 0};
+  const std::size_t begin = slice.begin(objective.parameters()), end = slice.end(objective.parameters());
+  return {begin, end - begin, slice.index == 0 ? objective.buffers() : 0};
 }
 
 // Decodes a packet and adds it to `out`, which covers the slice.
@@ -102,11 +101,10 @@ void multiply(std::span<float> values, float factor) {
 }
 
 // Prepares the residual for a packet: the values to send are added to it.
-std::span<float> begin_with(const CellPtr& residual, bool is_first, float of_residual, std::size_t size) {
-  if (is_first) residual->value = FlatVector(size);
-  const std::span<float> p = residual->value.span();
-  multiply(p, is_first ? 0 : of_residual);
-  return p;
+std::span<float> begin_with(const CellPtr& residual, float of_residual, std::size_t size) {
+  if (residual->value.empty()) residual->value = zeros(size);
+  multiply(residual->value.span(), of_residual);
+  return residual->value.span();
 }
 
 // Calls use(values, begin) block by block for `size` values from `begin` on, so that the gradient is never one vector.
@@ -195,13 +193,12 @@ Received received_of(const CompressedSum::Exchanged& exchanged, std::span<const 
 CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& compressor, Rank owner, Step step,
                 const SharedPackets& first, int chunk, CellPtr& owned, float of_memory, const CellPtr& statistics,
                 std::size_t count) {
-  const bool is_first = !owned;
-  if (is_first) owned = new_cell();
+  if (!owned) owned = new_cell();
   std::vector<CellPtr> read = cells_of(first);
-  read.insert(read.end(), {statistics, is_first ? nullptr : owned});
+  read.insert(read.end(), {statistics, owned});
   CellPtr packet = new_cell();
   const auto reduce = [=, owned = owned, words = words_of(compressor->exchanges(step).back())] {
-    const std::span<float> residual = begin_with(owned, is_first, of_memory, compressor->owned(owner));
+    const std::span<float> residual = begin_with(owned, of_memory, compressor->owned(owner));
     FlatVector values = last_words(words, statistics, count);
     compressor->reduce(owner, step, words_of(first, static_cast<std::size_t>(chunk) * words), residual, values.data());
     packet->value = std::move(values);
@@ -213,36 +210,30 @@ CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& com
 }  // namespace
 
 // Statistics travel with slice 0.
-std::size_t CompressedAverage::buffers(const SentDifference& sent) const {
-  const bool are_averaged = sent.slice.index == 0 && sent.policy.buffers == StatePolicy::average;
+std::size_t CompressedAverage::buffers(const Collective& average) const {
+  const bool are_averaged = average.slice.index == 0 && average.policy.buffers == StatePolicy::average;
   return !training_.time_only() && are_averaged ? training_.objective().buffers() : 0;
 }
 
-Collective CompressedAverage::exchange(const Collective& average) {
-  ++rounds_;
-  newest_ = {.mine = average.model,
-             .from = average.from,
-             .policy = average.policy,
-             .slice = average.slice,
-             .rest_is_needed = average.rest_is_needed,
-             .round = rounds_};
-  OfSlice& own = this->own(newest_);
+Collective CompressedAverage::exchange(Collective&& average) {
+  newest_ = {std::move(average), ++rounds_};
+  const Collective& of = newest_.average;
+  OfSlice& own = this->own(of.slice);
   const std::vector<Exchange> exchanges = own.compressor->exchanges(rounds_);
   const Exchange exchange = exchanges.front();
   const bool is_last = exchanges.size() == 1;
-  Collective what = is_last ? last_exchange(exchange, newest_)
+  Collective what = is_last ? last_exchange(exchange, of)
                             : Collective{.kind = Collective::first_exchange(exchange.operation),
                                          .packet = {.words = {}, .size = exchange.packet}};
   if (training_.time_only()) return what;
-  const std::size_t statistics = is_last ? buffers(newest_) : 0;
-  const Sent part = sent_of(newest_.slice, training_.objective());
-  const bool is_first = !own.residual;
-  if (is_first) own.residual = new_cell();
-  const CellPtr mine = newest_.mine->parameters, own_buffers = newest_.mine->buffers;
-  const CellPtr from = newest_.from ? newest_.from->parameters : nullptr;
+  if (!own.residual) own.residual = new_cell();
+  const CellPtr mine = of.model->parameters, own_buffers = of.model->buffers;
+  const CellPtr from = of.from ? of.from->parameters : nullptr;
   what.packet.words = new_cell();
-  const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_, round = newest_.round,
+  const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_, round = rounds_,
+                       part = sent_of(of.slice, training_.objective()), statistics = is_last ? buffers(of) : 0,
                        words = words_of(exchange), out = what.packet.words] {
+    const bool is_first = residual->value.empty();
     if (is_first) residual->value = FlatVector(part.size);
     accumulate(values_of(mine) + part.begin, from ? values_of(from) + part.begin : nullptr,
                is_first ? 0 : compressor->options().of_residual(), residual->value.span());
@@ -250,30 +241,30 @@ Collective CompressedAverage::exchange(const Collective& average) {
     compressor->encode(worker, round, nullptr, residual->value.span(), values.data());
     out->value = std::move(values);
   };
-  training_.compute({.reads = {is_first ? nullptr : own.residual, mine, from, own_buffers},
-                     .writes = {own.residual, what.packet.words},
-                     .work = encode});
+  training_.compute(
+      {.reads = {own.residual, mine, from, own_buffers}, .writes = {own.residual, what.packet.words}, .work = encode});
   return what;
 }
 
-Collective CompressedAverage::last_exchange(const Exchange& exchange, const SentDifference& sent) const {
+Collective CompressedAverage::last_exchange(const Exchange& exchange, const Collective& average) const {
   Collective what{.kind = Collective::last_of_average(exchange.operation)};
-  what.packet.size = exchange.packet + Bytes{static_cast<Bytes::Rep>(4 * buffers(sent))};
+  what.packet.size = exchange.packet + Bytes{static_cast<Bytes::Rep>(4 * buffers(average))};
   return what;
 }
 
 Collective CompressedAverage::second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk) {
-  OfSlice& own = this->own(sent);
-  Collective what = last_exchange(own.compressor->exchanges(sent.round).back(), sent);
+  const Collective& average = sent.average;
+  OfSlice& own = this->own(average.slice);
+  Collective what = last_exchange(own.compressor->exchanges(sent.round).back(), average);
   if (!training_.time_only())
     what.packet.words = reduced(training_, own.compressor, worker_, sent.round, first, chunk, own.owned,
-                                own.compressor->options().of_residual(), sent.mine->buffers, buffers(sent));
+                                own.compressor->options().of_residual(), average.model->buffers, buffers(average));
   return what;
 }
 
-ModelStatePtr CompressedAverage::mean(const SentDifference& average, const SharedPackets& packets, int workers) const {
-  auto state = std::make_shared<ModelState>(*average.mine);
-  state->id = new_state_id();
+ModelStatePtr CompressedAverage::mean(const SentDifference& sent, const SharedPackets& packets, int workers) const {
+  const Collective& average = sent.average;
+  auto state = new_state(*average.model);
   state->moments = {};
   if (average.slice.index > 0 && average.from) state->buffers = average.from->buffers;  // the same at all workers
   const std::size_t size = training_.objective().parameters(), statistics = buffers(average);
@@ -282,7 +273,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   std::vector<CellPtr> read = cells_of(packets);
   read.push_back(from);
   const auto& compressor = slices_[static_cast<std::size_t>(average.slice.index)].compressor;
-  const auto decode = [=, round = average.round](std::span<float> values) {
+  const auto decode = [=, round = sent.round](std::span<float> values) {
     const std::vector<const float*> words = words_of(packets);
     compressor->decode({.packets = words, .workers = workers, .micro_batches = workers, .step = round},
                        values.subspan(part.begin, part.size));
@@ -301,13 +292,13 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
 }
 
 // Returns the same object for all workers, unless the result includes values of the worker's own.
-ModelStatePtr CompressedAverage::model_with(const SentDifference& average, const ModelStatePtr& mean) const {
+ModelStatePtr CompressedAverage::model_with(const SentDifference& sent, const ModelStatePtr& mean) const {
+  const auto& average = sent.average;
   if (average.slice.index > 0 && !average.rest_is_needed) return mean;
-  ModelState changed = *average.mine;
-  changed.id = new_state_id();
-  changed.parameters = mean->parameters;
-  if (average.policy.buffers == StatePolicy::average) changed.buffers = mean->buffers;
-  const ModelStatePtr one = std::make_shared<const ModelState>(std::move(changed));
+  const auto changed = new_state(*average.model);
+  changed->parameters = mean->parameters;
+  if (average.policy.buffers == StatePolicy::average) changed->buffers = mean->buffers;
+  const ModelStatePtr one = changed;
   // An average over one model applies the policy to its moments.
   const ModelStatePtr own = training_.average({&one, 1}, average.policy).front();
   const bool is_common = own->buffers == mean->buffers && own->moments == mean->moments;
@@ -347,14 +338,13 @@ void CompressedMessages::compress(Rank server, Message& message) {
 
 void CompressedMessages::encode(OfSlice& own, const Message& message, Step number, SentPacket& packet) {
   const Sent sent = sent_of(message.slice, training_.objective());
-  const bool is_first = !own.residual;
-  if (is_first) own.residual = new_cell();
+  if (!own.residual) own.residual = new_cell();
   packet.parameters = new_cell();
   // add(p, statistics) adds the values to send to the residual, and writes statistics.
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
                        size = static_cast<std::size_t>(packet.size.value()) / 4,
                        out = packet.parameters](const auto& add) {
-    const std::span<float> p = begin_with(residual, is_first, compressor->options().of_residual(), sent.size);
+    const std::span<float> p = begin_with(residual, compressor->options().of_residual(), sent.size);
     FlatVector words(size + sent.statistics);
     add(p, words.span().subspan(size));
     compressor->encode(worker, number, nullptr, p, words.data());
@@ -368,7 +358,7 @@ void CompressedMessages::encode(OfSlice& own, const Message& message, Step numbe
         if (!statistics.empty()) std::copy_n(values_of(buffers), statistics.size(), statistics.data());
       });
     };
-    training_.compute({.reads = {is_first ? nullptr : own.residual, difference, buffers},
+    training_.compute({.reads = {own.residual, difference, buffers},
                        .writes = {own.residual, packet.parameters},
                        .work = encode_difference});
     return;
@@ -384,8 +374,7 @@ void CompressedMessages::encode(OfSlice& own, const Message& message, Step numbe
   };
   packet.carried = training_.travelling(message.gradient);
   const ProcessSet places = training_.place();
-  const CellPtr read[] = {is_first ? nullptr : own.residual};
-  std::vector<std::shared_ptr<Task>> prerequisites = training_.brought(read, places);
+  std::vector<std::shared_ptr<Task>> prerequisites = training_.brought({&own.residual, 1}, places);
   own.residual->at = packet.parameters->at = places;
   own.residual->producer = packet.parameters->producer =
       training_.submit_on(message.gradient, std::move(prerequisites), encode_gradient);
@@ -468,12 +457,12 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const bool changes_units = options.error_feedback && options.units == CompressionOptions::Units::step;
   if (changes_units && rate_ != 0 && rate != 0) of_memory_ *= static_cast<float>(rate_ / rate);
   if (rate != 0) rate_ = rate;
-  const bool is_first = !memory_, is_last = exchanges.size() == 1;
+  const bool is_last = exchanges.size() == 1;
   const bool sends = exchange.operation != Operation::broadcast || compressor_->root(step) == worker_;
-  if (is_first) memory_ = new_cell();
+  if (!memory_) memory_ = new_cell();
   const ProcessSet places = training_.place();
   const CellPtr common = common_cell();
-  const CellPtr read[] = {is_first ? nullptr : memory_, common, moment_};
+  const CellPtr read[] = {memory_, common, moment_};
   std::vector<std::shared_ptr<Task>> prerequisites = training_.brought(read, places);
 
   if (sends) packet.words = new_cell();
@@ -487,6 +476,7 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
                        micro_batches = gradient.micro_batches(), out = packet.words, estimates = options.estimates(),
                        momentum = static_cast<float>(options.momentum),
                        apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
+    const bool is_first = memory->value.empty();
     if (is_first) memory->value = zeros(remembered);
     const std::span<float> own = memory->value.span().first(of_compressor);
     accumulate(*compressor, sum, scale * of_gradient, of_memory, parameters, micro_batches, own);

@@ -89,11 +89,7 @@ class CompressedSum {
 
 // A worker's part in a compressed average that is not finished.
 struct SentDifference {
-  ModelStatePtr mine{};
-  ModelStatePtr from{};
-  AveragePolicy policy{};
-  Slice slice{};
-  bool rest_is_needed = true;
+  Collective average{};
   Step round{};
 };
 
@@ -118,7 +114,7 @@ class CompressedAverage {
   int slices() const { return static_cast<int>(slices_.size()); }
 
   // The exchange that replaces this average. With two phases: first `exchange`, then `second_exchange`.
-  Collective exchange(const Collective& average);
+  Collective exchange(Collective&& average);
   Collective second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk);
   // Returns the newest exchange; call it once. If its collective is only started, remember() stores it by number.
   SentDifference newest() { return std::move(newest_); }
@@ -127,9 +123,9 @@ class CompressedAverage {
 
   // The mean parameters, and statistics if they are averaged. They are the same for all workers, so only one worker per
   // process calls it.
-  ModelStatePtr mean(const SentDifference& average, const SharedPackets& packets, int workers) const;
+  ModelStatePtr mean(const SentDifference& sent, const SharedPackets& packets, int workers) const;
   // The worker's own model after the average.
-  ModelStatePtr model_with(const SentDifference& average, const ModelStatePtr& mean) const;
+  ModelStatePtr model_with(const SentDifference& sent, const ModelStatePtr& mean) const;
 
   // Call it when the worker has lost its state.
   void forget() {
@@ -143,10 +139,10 @@ class CompressedAverage {
     CellPtr owned{};     // residual of the chunk that this worker owns; null: zeros
   };
 
-  OfSlice& own(const SentDifference& sent) { return slices_[static_cast<std::size_t>(sent.slice.index)]; }
-  std::size_t buffers(const SentDifference& sent) const;
+  OfSlice& own(Slice slice) { return slices_[static_cast<std::size_t>(slice.index)]; }
+  std::size_t buffers(const Collective& average) const;
   // The last exchange. Statistics follow the words of its packets.
-  Collective last_exchange(const Exchange& exchange, const SentDifference& sent) const;
+  Collective last_exchange(const Exchange& exchange, const Collective& average) const;
 
   Training& training_;
   Rank worker_;
