@@ -1,6 +1,7 @@
-// Loops of compressors: low-rank products, signs as bits, the largest magnitudes.
+// Loops of compressors: low-rank products, numbers of a few bits, the largest magnitudes.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,42 @@ void add_product(const LowRank& shape, float factor, const float* left, const fl
 void orthogonalise(std::size_t n, std::size_t r, float* left);
 
 constexpr std::size_t words_of_bits(std::size_t bits) { return (bits + 31) / 32; }
+
+// Packs numbers of `bits` bits, one after the other, the first in the lowest bits of the first word.
+template <typename Number>
+std::vector<std::uint32_t> pack_numbers(std::span<const Number> numbers, std::size_t bits) {
+  std::vector<std::uint32_t> words;
+  words.reserve(words_of_bits(bits * numbers.size()));
+  std::uint64_t pending = 0;
+  std::size_t count = 0;  // of pending bits
+  for (const Number number : numbers) {
+    pending |= std::uint64_t{number} << count;
+    count += bits;
+    if (count < 32) continue;
+    words.push_back(static_cast<std::uint32_t>(pending));
+    pending >>= 32;
+    count -= 32;
+  }
+  if (count > 0) words.push_back(static_cast<std::uint32_t>(pending));
+  return words;
+}
+
+// Unpacks them from the words of a packet.
+template <typename Number>
+void unpack_numbers(const float* packet, std::size_t bits, std::span<Number> numbers) {
+  std::uint64_t pending = 0;
+  std::size_t count = 0;
+  for (Number& number : numbers) {
+    if (count < bits) {
+      pending |= std::uint64_t{std::bit_cast<std::uint32_t>(*packet++)} << count;
+      count += 32;
+    }
+    number = static_cast<Number>(pending & ((std::uint64_t{1} << bits) - 1));
+    pending >>= bits;
+    count -= bits;
+  }
+}
+
 // Values are packed and unpacked in pieces of this size, which stay in the nearest cache.
 constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
 

@@ -3,10 +3,9 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
-#include <type_traits>
 
 #include "workers/base/random.hpp"
 #include "workers/compression/kernels.hpp"
@@ -21,40 +20,11 @@ namespace {
 std::size_t read_bucket(CompressionKeys& keys, std::string_view sentence) {
   return static_cast<std::size_t>(keys.table.integer({"bucket", sentence}, 1, 1 << 20, 128));
 }
+double read_range(CompressionKeys& keys) {
+  return keys.table.number({"range_std", "Half the range of the bins, in standard deviations around the mean."},
+                           Range{.low = 0, .low_open = true, .high_open = true}, 3);
+}
 std::size_t buckets(std::size_t size, std::size_t bucket) { return (size + bucket - 1) / bucket; }
-
-// Calls `use` with the number of bits as a compile-time constant, so that indices within words need no division.
-template <typename Use>
-void with_bits(std::size_t bits, const Use& use) {
-  if (bits == 2) return use(std::integral_constant<std::size_t, 2>());
-  if (bits == 4) return use(std::integral_constant<std::size_t, 4>());
-  use(std::integral_constant<std::size_t, 8>());
-}
-
-// Writes levels from -s to s as numbers from 0 to 2 s; `most` is s.
-template <std::size_t bits>
-void write_levels(std::span<const float> values, std::span<const double> uniform, double factor, int most,
-                  std::size_t at, std::vector<std::uint32_t>& words) {
-  constexpr std::size_t per_word = 32 / bits;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double value = factor > 0 ? values[i] : 0;
-    const int level = std::min(most, static_cast<int>(factor * std::abs(value) + uniform[i]));
-    const auto shifted = static_cast<std::uint32_t>(most + (value < 0 ? -level : level));
-    words[(at + i) / per_word] |= shifted << (bits * ((at + i) % per_word));
-  }
-}
-
-template <std::size_t bits>
-void add_levels(const std::vector<std::uint32_t>& words, float factor, int most, std::size_t begin,
-                std::span<float> sum) {
-  constexpr std::size_t per_word = 32 / bits;
-  constexpr std::uint32_t mask = (1u << bits) - 1;
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    const std::size_t at = begin + i;
-    const std::uint32_t shifted = (words[at / per_word] >> (bits * (at % per_word))) & mask;
-    sum[i] += factor * static_cast<float>(static_cast<int>(shifted) - most);
-  }
-}
 
 // QSGD: each value is rounded up or down at random to a multiple of its bucket's norm / s, without bias.
 // Source:  Alistarh et al. 2017, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding".
@@ -80,33 +50,33 @@ class Qsgd : public PartByPart {
   void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
     const RandomStream stream{
         .seed = seed_, .purpose = Purpose::compression, .stream = 1, .worker = worker, .step = step};
-    std::vector<std::uint32_t> words(words_of_bits(part.size * own_.bits()));
+    std::vector<std::uint8_t> levels(p.size());  // from -s to s, as numbers from 0 to 2 s
     std::vector<double> uniform(own_.bucket);
-    with_bits(own_.bits(), [&](auto bits_of_each) {
-      for (std::size_t at = 0; at < p.size(); at += own_.bucket) {
-        const std::size_t size = std::min(own_.bucket, p.size() - at);
-        const double norm = std::sqrt(sum_of_squares(p.data() + at, size));
-        *packet++ = static_cast<float>(norm);
-        const double factor = norm > 0 && std::isfinite(norm) ? own_.levels / norm : 0;
-        stream.fill_uniform(static_cast<std::uint32_t>(part.place + at), std::span(uniform).first(size));
-        write_levels<bits_of_each()>(p.subspan(at, size), uniform, factor, own_.levels, at, words);
+    for (std::size_t at = 0; at < p.size(); at += own_.bucket) {
+      const std::span<float> values = p.subspan(at, std::min(own_.bucket, p.size() - at));
+      const double norm = std::sqrt(sum_of_squares(values.data(), values.size()));
+      *packet++ = static_cast<float>(norm);
+      const double factor = norm > 0 && std::isfinite(norm) ? own_.levels / norm : 0;
+      stream.fill_uniform(static_cast<std::uint32_t>(part.place + at), std::span(uniform).first(values.size()));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double value = factor > 0 ? values[i] : 0;
+        const int level = std::min(own_.levels, static_cast<int>(factor * std::abs(value) + uniform[i]));
+        levels[at + i] = static_cast<std::uint8_t>(own_.levels + (value < 0 ? -level : level));
       }
-    });
-    append(words, packet);
+    }
+    append(pack_numbers<std::uint8_t>(levels, own_.bits()), packet);
   }
 
-  void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
-    std::vector<std::uint32_t> words(words_of_bits(part.size * own_.bits()));
+  void decode_part(const Part&, const Received& received, std::size_t begin, std::span<float> sum) const override {
+    std::vector<std::uint8_t> levels(sum.size());
     for (const float* packet : received.packets) {
       packet += begin;
-      std::memcpy(words.data(), packet + buckets(part.size, own_.bucket), 4 * words.size());
-      with_bits(own_.bits(), [&](auto bits_of_each) {
-        for (std::size_t at = 0; at < sum.size(); at += own_.bucket) {
-          const float factor = *packet++ / static_cast<float>(own_.levels);
-          const std::size_t size = std::min(own_.bucket, sum.size() - at);
-          add_levels<bits_of_each()>(words, factor, own_.levels, at, sum.subspan(at, size));
-        }
-      });
+      unpack_numbers<std::uint8_t>(packet + buckets(sum.size(), own_.bucket), own_.bits(), levels);
+      for (std::size_t at = 0; at < sum.size(); at += own_.bucket) {
+        const float factor = *packet++ / static_cast<float>(own_.levels);
+        const std::size_t end = std::min(at + own_.bucket, sum.size());
+        for (std::size_t i = at; i < end; ++i) sum[i] += factor * static_cast<float>(levels[i] - own_.levels);
+      }
     }
   }
 
@@ -114,9 +84,7 @@ class Qsgd : public PartByPart {
   QsgdOptions own_;
 };
 
-constexpr std::size_t bins = 256;  // for eight-bit packets
-
-using Level = std::uint8_t;
+constexpr std::size_t uniform_bins = 256;
 
 // The lower end of the bins, and the number of bins per unit. If all values are equal, `per_unit` is 0, which puts them
 // in the first bin.
@@ -130,32 +98,33 @@ BinRange range_of(std::span<const float> values, double range_std) {
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / size;
   const double square = sum_of_squares(values.data(), values.size()) / size - mean * mean;
   const double range = range_std * std::sqrt(std::max(0.0, square));
-  const auto per_unit = static_cast<float>(bins / (2 * range));
+  const auto per_unit = static_cast<float>(uniform_bins / (2 * range));
   return {static_cast<float>(mean - range), range > 0 && std::isfinite(per_unit) ? per_unit : 0.0f};
 }
 
 SYNCOPATE_VECTOR_CLONES
-void write_bins(const float* __restrict values, std::size_t size, const BinRange of, Level* __restrict levels) {
-  constexpr float last = bins - 1;
+void write_bins(const float* __restrict values, std::size_t size, const BinRange of,
+                std::uint8_t* __restrict levels) {
+  constexpr float last = uniform_bins - 1;
   for (std::size_t i = 0; i < size; ++i) {
     const float at = (values[i] - of.low) * of.per_unit;
     const float within = at < 0 ? 0.0f : at > last ? last : at;
-    levels[i] = static_cast<Level>(static_cast<std::int32_t>(within));
+    levels[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(within));
   }
 }
 
 // Each bin has two sums, because consecutive values in the same bin would wait for each other's addition.
-std::array<float, bins> means_of(std::span<const float> values, const Level* levels) {
-  std::array<std::array<double, bins>, 2> sums{};
-  std::array<std::array<std::int32_t, bins>, 2> counts{};
+std::vector<float> means_of(std::span<const float> values, const std::uint8_t* levels) {
+  std::array<std::array<double, uniform_bins>, 2> sums{};
+  std::array<std::array<std::int32_t, uniform_bins>, 2> counts{};
   const auto take = [&](std::size_t i, std::size_t lane) {
     sums[lane][levels[i]] += static_cast<double>(values[i]);
     ++counts[lane][levels[i]];
   };
   for (std::size_t i = 0; i + 1 < values.size(); i += 2) take(i, 0), take(i + 1, 1);
   if (values.size() % 2 == 1) take(values.size() - 1, 0);
-  std::array<float, bins> means{};
-  for (std::size_t b = 0; b < bins; ++b)
+  std::vector<float> means(uniform_bins);
+  for (std::size_t b = 0; b < uniform_bins; ++b)
     if (const double count = static_cast<double>(counts[0][b]) + counts[1][b]; count > 0)
       means[b] = static_cast<float>((sums[0][b] + sums[1][b]) / count);
   return means;
@@ -172,40 +141,13 @@ std::array<float, bins> means_of(std::span<const float> values, const Level* lev
 //          bin, and divides squared deviations by n - 1; here the bins' edges assign values, and the divisor is n. All
 //          values of the model share a range unless `scope` says otherwise (in hivemind: those of a tensor). There is
 //          no residual unless `error_feedback` asks for one.
-class UniformBins : public PartByPart {
- public:
-  UniformBins(double range_std, const CompressorInput& input) : PartByPart(input), range_std_(range_std) {}
-
- protected:
-  std::size_t words(const Part& part, Step) const override { return bins + words_of_bits(8 * part.size); }
-
-  // Writes the bins' means, then the bin indices. If a value is not finite, all decoded values of its part are NaN.
-  void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
-    std::vector<Level> levels(4 * words_of_bits(8 * part.size));
-    std::array<float, bins> means;
-    if (std::isfinite(sum_of_squares(p.data(), p.size()))) {
-      write_bins(p.data(), p.size(), range_of(p, range_std_), levels.data());
-      means = means_of(p, levels.data());
-    } else {
-      means.fill(std::numeric_limits<float>::quiet_NaN());
-    }
-    for (std::size_t i = 0; i < part.size; ++i) p[i] -= means[levels[i]];
-    packet = std::ranges::copy(means, packet).out;
-    std::memcpy(packet, levels.data(), levels.size());
-  }
-
-  void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
-    std::vector<Level> levels(part.size);
-    for (const float* const packet : received.packets) {
-      const float* const means = packet + begin;
-      std::memcpy(levels.data(), means + bins, levels.size());
-      for (std::size_t i = 0; i < part.size; ++i) sum[i] += means[levels[i]];
-    }
-  }
-
- private:
-  double range_std_;  // half the range of the bins, in standard deviations
-};
+// If a value is not finite, all means are NaN.
+std::vector<float> means_of_uniform_bins(std::span<const float> values, double range_std, std::uint8_t* levels) {
+  if (!std::isfinite(sum_of_squares(values.data(), values.size())))
+    return std::vector(uniform_bins, std::numeric_limits<float>::quiet_NaN());
+  write_bins(values.data(), values.size(), range_of(values, range_std), levels);
+  return means_of(values, levels);
+}
 
 // Up to 4, 16 or 256 bins around the mean (2, 4 or 8 bits per value). A bin represents the mean of its values.
 // Source:  Therien et al. 2025, "MuLoCo", and its code, for outer gradients (with the optimizer Muon). Its published
@@ -220,13 +162,14 @@ class UniformBins : public PartByPart {
 // Checks:  [1, 2, 3, 10] becomes [2, 2, 2, 10] with four bins; rounds with residual against a reference.
 struct BinOptions {
   std::size_t bins = 4;
-  double range_std = 3;  // half the width of all bins together, in standard deviations
+  // Writes each value's bin to `levels`, which are zeros, and returns the means of the bins' values.
+  std::function<std::vector<float>(std::span<const float> values, std::uint8_t* levels)> means_of{};
   std::size_t bits() const { return bins <= 4 ? 2 : bins <= 16 ? 4 : 8; }
 };
 
-class DeviationBins : public PartByPart {
+class Bins : public PartByPart {
  public:
-  DeviationBins(const BinOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
+  Bins(const BinOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
 
  protected:
   std::size_t words(const Part& part, Step) const override {
@@ -236,26 +179,17 @@ class DeviationBins : public PartByPart {
   // Writes the bins' means, then each value's bin.
   void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
     std::vector<std::uint8_t> levels(part.size);
-    const std::vector<float> means =
-        means_of_bins(p, own_.bins, 2 * own_.range_std, options_.of_averages(), levels.data());
-    std::vector<std::uint32_t> words(words_of_bits(own_.bits() * part.size));
-    const std::size_t per_word = 32 / own_.bits();
-    for (std::size_t i = 0; i < part.size; ++i) {
-      words[i / per_word] |= static_cast<std::uint32_t>(levels[i]) << (own_.bits() * (i % per_word));
-      p[i] -= means[levels[i]];
-    }
-    append(words, std::ranges::copy(means, packet).out);
+    const std::vector<float> means = own_.means_of(p, levels.data());
+    for (std::size_t i = 0; i < part.size; ++i) p[i] -= means[levels[i]];
+    append(pack_numbers<std::uint8_t>(levels, own_.bits()), std::ranges::copy(means, packet).out);
   }
 
   void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
-    std::vector<std::uint32_t> words(words_of_bits(own_.bits() * part.size));
-    const std::size_t per_word = 32 / own_.bits();
-    const std::uint32_t mask = (1u << own_.bits()) - 1;
+    std::vector<std::uint8_t> levels(part.size);
     for (const float* const packet : received.packets) {
       const float* const means = packet + begin;
-      std::memcpy(words.data(), means + own_.bins, 4 * words.size());
-      for (std::size_t i = 0; i < part.size; ++i)
-        sum[i] += means[(words[i / per_word] >> (own_.bits() * (i % per_word))) & mask];
+      unpack_numbers<std::uint8_t>(means + own_.bins, own_.bits(), levels);
+      for (std::size_t i = 0; i < part.size; ++i) sum[i] += means[levels[i]];
     }
   }
 
@@ -264,7 +198,6 @@ class DeviationBins : public PartByPart {
 };
 
 constexpr std::uint32_t sign = 8;  // the sign bit of a four-bit code
-constexpr std::size_t codes_per_word = 8;
 
 // The magnitude that a code means: 2^(c - 7) for code c > 0, at most 1, as a share of the bucket's scale.
 constexpr std::array<float, 8> magnitudes = {0, 1.0f / 64, 1.0f / 32, 1.0f / 16, 1.0f / 8, 1.0f / 4, 1.0f / 2, 1};
@@ -306,19 +239,6 @@ void add_values(const std::uint8_t* __restrict codes, float scale, std::size_t s
   for (std::size_t i = 0; i < size; ++i) sum[i] += value_of(codes[i], scale);
 }
 
-// Eight codes per word, the first in the lowest bits.
-void pack(const std::uint8_t* codes, std::span<std::uint32_t> words) {
-  for (std::uint32_t& word : words) {
-    word = 0;
-    for (std::size_t i = 0; i < codes_per_word; ++i) word |= static_cast<std::uint32_t>(codes[i]) << (4 * i);
-    codes += codes_per_word;
-  }
-}
-void unpack(std::span<const std::uint32_t> words, std::uint8_t* codes) {
-  for (const std::uint32_t word : words)
-    for (std::size_t i = 0; i < codes_per_word; ++i) *codes++ = static_cast<std::uint8_t>((word >> (4 * i)) & 15u);
-}
-
 // The largest magnitude; NaN if a value is not finite.
 float scale_of(std::span<const float> values) {
   if (!std::isfinite(sum_of_magnitudes(values.data(), values.size()))) return std::numeric_limits<float>::quiet_NaN();
@@ -353,8 +273,7 @@ class FourBitFloats : public PartByPart {
   void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
     const RandomStream stream{
         .seed = seed_, .purpose = Purpose::compression, .stream = 2, .worker = worker, .step = step};
-    std::vector<std::uint32_t> words(words_of_bits(4 * p.size()));
-    std::vector<std::uint8_t> codes(codes_per_word * words.size());
+    std::vector<std::uint8_t> codes(p.size());
     std::vector<double> uniform(own_.rounds_at_random ? own_.bucket : 0);
     for (std::size_t begin = 0; begin < p.size(); begin += own_.bucket) {
       const std::span<float> values = p.subspan(begin, std::min(own_.bucket, p.size() - begin));
@@ -370,17 +289,14 @@ class FourBitFloats : public PartByPart {
       }
       take_out(codes.data() + begin, scale, values.size(), values.data());
     }
-    pack(codes.data(), words);
-    append(words, packet);
+    append(pack_numbers<std::uint8_t>(codes, 4), packet);
   }
 
   void decode_part(const Part&, const Received& received, std::size_t begin, std::span<float> sum) const override {
-    std::vector<std::uint32_t> words(words_of_bits(4 * sum.size()));
-    std::vector<std::uint8_t> codes(codes_per_word * words.size());
+    std::vector<std::uint8_t> codes(sum.size());
     for (const float* packet : received.packets) {
       packet += begin;
-      std::memcpy(words.data(), packet + buckets(sum.size(), own_.bucket), 4 * words.size());
-      unpack(words, codes.data());
+      unpack_numbers<std::uint8_t>(packet + buckets(sum.size(), own_.bucket), 4, codes);
       for (std::size_t at = 0; at < sum.size(); at += own_.bucket)
         add_values(codes.data() + at, *packet++, std::min(own_.bucket, sum.size() - at), sum.data() + at);
     }
@@ -404,13 +320,14 @@ void read_qsgd(CompressionKeys& keys) {
 }
 
 void read_int8(CompressionKeys& keys) {
-  const double range_std =
-      keys.table.number({"range_std", "Half the range of the bins, in standard deviations around the mean."},
-                        Range{.low = 0, .low_open = true, .high_open = true}, 3);
+  const double range_std = read_range(keys);
   keys.by_tensors();
   keys.pattern();
   keys.residual(false);
-  keys.options.make = maker_of<UniformBins>(range_std);
+  keys.options.make = maker_of<Bins>(BinOptions{
+      .bins = uniform_bins, .means_of = [range_std](std::span<const float> values, std::uint8_t* levels) {
+        return means_of_uniform_bins(values, range_std, levels);
+      }});
 }
 
 void read_bins(CompressionKeys& keys) {
@@ -418,13 +335,15 @@ void read_bins(CompressionKeys& keys) {
   own.bins = static_cast<std::size_t>(keys.table.integer(
       {"bins", "Number of bins; a value takes 2 bits for up to 4, 4 bits up to 16, 8 bits up to 256."}, 2, 256,
       static_cast<std::int64_t>(own.bins)));
-  own.range_std =
-      keys.table.number({"range_std", "Half the range of the bins, in standard deviations around the mean."},
-                        Range{.low = 0, .low_open = true, .high_open = true}, own.range_std);
+  const double range_std = read_range(keys);
   keys.by_tensors(!keys.context.time_only);
   keys.pattern();
   keys.residual(true);
-  keys.options.make = maker_of<DeviationBins>(own);
+  own.means_of = [=, bins = own.bins, is_mirrored = keys.options.of_averages()](std::span<const float> values,
+                                                                              std::uint8_t* levels) {
+    return means_of_bins(values, bins, 2 * range_std, is_mirrored, levels);
+  };
+  keys.options.make = maker_of<Bins>(own);
 }
 
 void read_fp4(CompressionKeys& keys) {

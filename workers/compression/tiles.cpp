@@ -130,26 +130,6 @@ Tiled cut(const Part& part, std::size_t side) {
   return tensor;
 }
 
-// Writes and reads numbers of a few bits, one after the other.
-class Bits {
- public:
-  explicit Bits(std::uint32_t* words) : words_(words) {}
-  void write(std::uint32_t number, std::size_t bits) {
-    for (std::size_t i = 0; i < bits; ++i, ++at_) words_[at_ / 32] |= ((number >> i) & 1u) << (at_ % 32);
-  }
-  std::uint32_t read(std::size_t bits) {
-    const std::size_t word = at_ / 32, shift = at_ % 32;
-    std::uint64_t both = words_[word] >> shift;
-    if (shift + bits > 32) both |= static_cast<std::uint64_t>(words_[word + 1]) << (32 - shift);
-    at_ += bits;
-    return static_cast<std::uint32_t>(both & ((std::uint64_t{1} << bits) - 1));
-  }
-
- private:
-  std::uint32_t* words_;
-  std::size_t at_ = 0;
-};
-
 class TiledTopK : public Compressor {
  public:
   TiledTopK(const TileOptions& own, const CompressorInput& input) : Compressor(input), own_(own) {
@@ -236,23 +216,14 @@ class TiledTopK : public Compressor {
         values.push_back(from[place]);
       }
     }
-    std::vector<std::uint32_t> words(words_of_bits(all * tensor.index_bits));
-    Bits indices(words.data());
-    if (tensor.index_bits > 0)
-      for (const std::uint32_t place : places) indices.write(place, tensor.index_bits);
-    packet = append(words, packet);
+    packet = append(pack_numbers<std::uint32_t>(places, tensor.index_bits), packet);
     if (own_.two_bits) {
       std::vector<std::uint8_t> levels(all);
       const std::vector<float> means =
           means_of_bins(values, bins_of_two_bits, 6, options_.of_averages(), levels.data());
       packet = std::ranges::copy(means, packet).out;
-      words.assign(words_of_bits(2 * all), 0);
-      Bits codes(words.data());
-      for (std::size_t i = 0; i < all; ++i) {
-        codes.write(levels[i], 2);
-        values[i] = means[levels[i]];
-      }
-      append(words, packet);
+      append(pack_numbers<std::uint8_t>(levels, 2), packet);
+      for (std::size_t i = 0; i < all; ++i) values[i] = means[levels[i]];
     } else {
       std::ranges::copy(values, packet);
     }
@@ -275,21 +246,18 @@ class TiledTopK : public Compressor {
   Kept kept_of(const Tiled& tensor, const float* packet) const {
     const std::size_t all = tensor.tiles() * tensor.kept;
     Kept kept{std::vector<float>(all), std::vector<std::uint32_t>(all)};
-    std::vector<std::uint32_t> words(words_of_bits(all * tensor.index_bits));
-    std::memcpy(words.data(), packet, 4 * words.size());
-    Bits indices(words.data());
-    for (std::size_t i = 0; i < all; ++i)
-      kept.places[i] =
-          tensor.index_bits > 0 ? indices.read(tensor.index_bits) : static_cast<std::uint32_t>(i % tensor.kept);
-    packet += words.size();
+    if (tensor.index_bits > 0)
+      unpack_numbers<std::uint32_t>(packet, tensor.index_bits, kept.places);
+    else
+      for (std::size_t i = 0; i < all; ++i) kept.places[i] = static_cast<std::uint32_t>(i % tensor.kept);
+    packet += words_of_bits(all * tensor.index_bits);
     if (!own_.two_bits) {
       std::copy_n(packet, all, kept.values.data());
       return kept;
     }
-    words.resize(words_of_bits(2 * all));
-    std::memcpy(words.data(), packet + bins_of_two_bits, 4 * words.size());
-    Bits codes(words.data());
-    for (float& value : kept.values) value = packet[codes.read(2)];
+    std::vector<std::uint8_t> levels(all);
+    unpack_numbers<std::uint8_t>(packet + bins_of_two_bits, 2, levels);
+    for (std::size_t i = 0; i < all; ++i) kept.values[i] = packet[levels[i]];
     return kept;
   }
 
