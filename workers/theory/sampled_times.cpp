@@ -199,44 +199,40 @@ std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps) {
   return sums;
 }
 
-// Workers with the same declared distribution.
-struct Kind {
-  StepLaw law{};
-  std::vector<int> ranks{};
-};
-
-// Returns the kinds in ascending order of mean, then variance.
-std::vector<Kind> kinds_of(const ComputeTime& compute_time, int workers, int micro_batches) {
-  std::map<std::pair<double, double>, Kind> kinds;
+// Returns a group for each declared distribution, in ascending order of mean, then variance, with all its workers.
+std::vector<WorkerGroup> kinds_of(const ComputeTime& compute_time, int workers, int micro_batches) {
+  std::map<std::pair<double, double>, WorkerGroup> kinds;
   for (int n = 0; n < workers; ++n) {
     const StepLaw law = compute_time.step_law(Rank{n}, micro_batches);
     // A process that declares no variance has NaN, which cannot be ordered.
     const double variance_s2 = std::isnan(law.variance_s2) ? std::numeric_limits<double>::infinity() : law.variance_s2;
-    Kind& kind = kinds[{law.mean_s, variance_s2}];
-    kind.law = law;
-    kind.ranks.push_back(n);
+    WorkerGroup& kind = kinds[{law.mean_s, variance_s2}];
+    kind.declared = law;
+    kind.drawn.emplace_back(n);
+    kind.workers = static_cast<int>(kind.drawn.size());
   }
-  std::vector<Kind> ascending;
+  std::vector<WorkerGroup> ascending;
   for (auto& [key, kind] : kinds) ascending.push_back(std::move(kind));
   return ascending;
 }
 
-Kind merged(std::vector<Kind>::iterator begin, std::vector<Kind>::iterator end) {
-  Kind all;
+WorkerGroup merged(std::vector<WorkerGroup>::iterator begin, std::vector<WorkerGroup>::iterator end) {
+  WorkerGroup all{.workers = 0};
   std::vector<LawOfPart> parts;
   for (; begin != end; ++begin) {
-    parts.push_back({begin->law, static_cast<int>(begin->ranks.size())});
-    all.ranks.insert(all.ranks.end(), begin->ranks.begin(), begin->ranks.end());
+    parts.push_back({begin->declared, begin->workers});
+    all.drawn.insert(all.drawn.end(), begin->drawn.begin(), begin->drawn.end());
+    all.workers += begin->workers;
   }
-  all.law = together(parts);
+  all.declared = together(parts);
   return all;
 }
 
 // The last worker to finish is probably one of the slowest kinds. So half of the groups are for the slowest kinds, one
 // each, and the faster kinds share the others.
-std::vector<Kind> merge_faster_ones(std::vector<Kind> ascending, std::size_t most) {
+std::vector<WorkerGroup> merge_faster_ones(std::vector<WorkerGroup> ascending, std::size_t most) {
   const std::size_t apart = most / 2, groups = most - apart, faster = ascending.size() - apart;
-  std::vector<Kind> result;
+  std::vector<WorkerGroup> result;
   const auto at = [&](std::size_t group) {
     return ascending.begin() + static_cast<std::ptrdiff_t>(group * faster / groups);
   };
@@ -367,15 +363,14 @@ std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int work
       groups.push_back({.declared = compute_time.step_law(Rank{n}, micro_batches), .drawn = {Rank{n}}});
     return groups;
   }
-  std::vector<Kind> kinds = kinds_of(compute_time, workers, micro_batches);
-  if (kinds.size() > static_cast<std::size_t>(most))
-    kinds = merge_faster_ones(std::move(kinds), static_cast<std::size_t>(most));
-  for (const Kind& kind : kinds) {
-    WorkerGroup group{.workers = static_cast<int>(kind.ranks.size()), .declared = kind.law};
+  groups = kinds_of(compute_time, workers, micro_batches);
+  if (groups.size() > static_cast<std::size_t>(most))
+    groups = merge_faster_ones(std::move(groups), static_cast<std::size_t>(most));
+  for (WorkerGroup& group : groups) {
     const std::int64_t size = group.workers, drawn = std::max<std::int64_t>(1, most * size / workers);
     for (std::int64_t i = 0; i < drawn; ++i)
-      group.drawn.emplace_back(kind.ranks[static_cast<std::size_t>(i * size / drawn)]);
-    groups.push_back(std::move(group));
+      group.drawn[static_cast<std::size_t>(i)] = group.drawn[static_cast<std::size_t>(i * size / drawn)];
+    group.drawn.resize(static_cast<std::size_t>(drawn));
   }
   return groups;
 }
