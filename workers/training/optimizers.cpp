@@ -164,12 +164,12 @@ void direction_pass(const OptimizerBlock& block, const LambScalars c) {
 }
 
 SYNCOPATE_VECTOR_CLONES
-void step_pass(const OptimizerBlock& block, const float rate) {
-  const float* const u = block.gradient;
+void step_pass(const OptimizerBlock& block, const float shrink, const float rate) {
+  const float* const direction = block.gradient;
   const float* const before = block.before;
   float* const after = block.after;
   SYNCOPATE_INDEPENDENT_ITERATIONS
-  for (std::size_t i = 0; i < block.size; ++i) after[i] = before[i] - rate * u[i];
+  for (std::size_t i = 0; i < block.size; ++i) after[i] = shrink * before[i] - rate * direction[i];
 }
 
 class Lamb final : public AdamLike<LambOptions> {
@@ -184,7 +184,7 @@ class Lamb final : public AdamLike<LambOptions> {
   }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {
-    step_pass(block, static_cast<float>(context.learning_rate * ratio(context)));
+    step_pass(block, 1, static_cast<float>(context.learning_rate * ratio(context)));
   }
 
  private:
@@ -365,15 +365,6 @@ void muon_pass(const OptimizerBlock& block, const float momentum, const float re
   }
 }
 
-SYNCOPATE_VECTOR_CLONES
-void matrix_step(const OptimizerBlock& block, const float shrink, const float rate) {
-  const float* const before = block.before;
-  const float* const direction = block.gradient;
-  float* const after = block.after;
-  SYNCOPATE_INDEPENDENT_ITERATIONS
-  for (std::size_t i = 0; i < block.size; ++i) after[i] = shrink * before[i] - rate * direction[i];
-}
-
 // Updates some matrices as a whole, and all other tensors by AdamW.
 template <typename Options>
 class MatrixOptimizer : public AdamLike<Options> {
@@ -413,8 +404,8 @@ class MatrixOptimizer : public AdamLike<Options> {
   }
   void update(const OptimizerBlock& block, const StepContext& context) const override {
     if (context.rows > 0)
-      return matrix_step(block, static_cast<float>(1 - context.learning_rate * context.decay),
-                         static_cast<float>(context.learning_rate * scale_of(context)));
+      return step_pass(block, static_cast<float>(1 - context.learning_rate * context.decay),
+                       static_cast<float>(context.learning_rate * scale_of(context)));
     StepContext of_adamw = context;
     of_adamw.learning_rate *= this->options_.adamw_rate;
     adamw_.update(block, of_adamw);
