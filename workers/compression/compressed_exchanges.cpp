@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::size_t block_size = 2048;
 
-const float* values_of(const CellPtr& cell) { return cell ? std::as_const(cell->value).data() : nullptr; }
-
 FlatVector zeros(std::size_t size) {
   FlatVector values(size);
   std::ranges::fill(values.span(), 0.0f);

@@ -53,14 +53,12 @@ struct EvaluatedPart {
   EvaluationSums sums{};
 };
 
-const float* data_of(const CellPtr& cell) { return cell ? cell->value.data() : nullptr; }
-
 void evaluate_part(const Objective& objective, std::span<const ModelStatePtr> members, EvaluatedPart& part) {
   std::vector<const float*> parameters;
   std::vector<const float*> buffers;
   for (const auto& state : members) {
-    parameters.push_back(data_of(state->parameters));
-    buffers.push_back(data_of(state->buffers));
+    parameters.push_back(values_of(state->parameters));
+    buffers.push_back(values_of(state->buffers));
   }
   part.sums = members.size() == 1 ? objective.evaluate(parameters[0], buffers[0], part.split, part.begin, part.end)
                                   : objective.evaluate_ensemble(parameters, buffers, part.split, part.begin, part.end);
@@ -119,8 +117,7 @@ double length_of(std::span<const double> vector) { return std::sqrt(dot(vector, 
 // Runs as a single executor task, so that a model is measured while others train.
 ModelMeasures measures_of(const Objective& objective, const ModelState& state, const MeasureOptions& options) {
   const auto samples = std::min(options.samples, objective.evaluation_samples(Split::train));
-  const float* const parameters = state.parameters->value.data();
-  const float* const buffers = state.buffers ? state.buffers->value.data() : nullptr;
+  const float *const parameters = values_of(state.parameters), *const buffers = values_of(state.buffers);
   const auto derivative = [&](std::span<const double> direction) {
     return objective.derivative(parameters, buffers, Split::train, 0, samples, direction);
   };

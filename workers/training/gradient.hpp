@@ -78,6 +78,7 @@ struct Cell {
 using CellPtr = std::shared_ptr<Cell>;
 
 CellPtr filled_cell(std::span<const float> values);
+inline const float* values_of(const CellPtr& cell) { return cell ? cell->value.data() : nullptr; }
 inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell->producer : nullptr; }
 
 // The age of an optimizer's moment, for its bias correction: with decay beta, the share left x beta^steps of the moment

@@ -321,8 +321,7 @@ std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* c
                                                  const Objective& objective) {
   std::vector<std::span<const MicroBatch>> lists;
   for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
-  return objective.batched_gradients(at.parameters->value.data(), at.buffers ? at.buffers->value.data() : nullptr,
-                                     lists);
+  return objective.batched_gradients(values_of(at.parameters), values_of(at.buffers), lists);
 }
 
 // A sum of weights below this share of the sum of their magnitudes counts as zero, because it is a rounding error.
@@ -439,8 +438,7 @@ void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Ob
   const bool is_for_statistics = chunk.scale == 0;
   if (is_for_statistics && objective.buffers() == 0) return;
   objective.next_parameters_belong_to(at->parameters);
-  chunk.result = objective.gradient(at->parameters->value.data(), at->buffers ? at->buffers->value.data() : nullptr,
-                                    chunk.micro_batches);
+  chunk.result = objective.gradient(values_of(at->parameters), values_of(at->buffers), chunk.micro_batches);
   if (is_for_statistics) chunk.result.segments.clear();
   if (!chunk.layers.are_all()) cut_chunk(chunk, objective);
 }
@@ -459,8 +457,7 @@ void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_pt
     } else if (divided && chunk.evaluator != divided->self()) {
       chunk.at = nullptr;
     } else if (chunk.at) {
-      const std::shared_ptr<Task> inputs[] = {chunk.at->parameters->producer,
-                                              chunk.at->buffers ? chunk.at->buffers->producer : nullptr};
+      const std::shared_ptr<Task> inputs[] = {chunk.at->parameters->producer, producer(chunk.at->buffers)};
       sum->tasks.push_back(executor.submit(
           [sum, objective, i, at = held_by_task(std::exchange(chunk.at, nullptr))] {
             evaluate_chunk(sum->chunks[i], at, *objective);
@@ -753,7 +750,7 @@ void DividedWork::bring(const CellPtr& cell, ProcessSet places) {
   const std::shared_ptr<Task> prerequisites[] = {cell->producer};
   const ProcessSet source = ProcessSet::only(cell->at.lowest());
   const auto give = [cell]() -> Payload {
-    return {.owner = cell, .data = std::as_const(cell->value).data(), .bytes = cell->value.size() * sizeof(float)};
+    return {.owner = cell, .data = values_of(cell), .bytes = cell->value.size() * sizeof(float)};
   };
   const auto take = [cell](const std::vector<Payload>& payloads) {
     const Payload& payload = payloads.front();

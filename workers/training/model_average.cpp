@@ -230,8 +230,7 @@ ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedS
       const std::size_t from = std::max(begin, tensor.offset), to = std::min(end, tensor.offset + tensor.size);
       if (from >= to) continue;
       std::vector<WeightedVector> terms;
-      for (const auto& [weight, state] : held)
-        terms.push_back({weight, std::as_const(state->parameters->value).data() + from});
+      for (const auto& [weight, state] : held) terms.push_back({weight, values_of(state->parameters) + from});
       if (embeddings == OfEmbeddings::mean && is_embedding(tensor.name))
         write_weighted_sum(out + from, normalised(terms), to - from);
       else

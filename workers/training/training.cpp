@@ -41,6 +41,14 @@ double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t
   return std::sqrt(sum_of_squares);
 }
 
+// The values of cells with their weights.
+template <typename Terms>
+std::vector<WeightedVector> vectors_of(const Terms& terms) {
+  std::vector<WeightedVector> vectors;
+  for (const auto& [weight, cell] : terms) vectors.push_back({weight, values_of(cell)});
+  return vectors;
+}
+
 // The number of executor tasks for arithmetic on a flat vector.
 std::size_t number_of_ranges(std::size_t size) {
   // Arithmetic on fewer elements takes less time than waking another thread.
@@ -113,10 +121,8 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   // One task computes the whole sum: the next step finds it in that core's cache, and other cores compute other sums.
   auto cell = new_cell();
   const auto fill = [cell, summands, size] {
-    std::vector<WeightedVector> parts;
-    for (const auto& [weight, summand] : *summands) parts.push_back({weight, std::as_const(summand->value).data()});
     cell->value = FlatVector(size > 0 ? size : summands->front().cell->value.size());
-    write_weighted_sum(cell->value.data(), parts, cell->value.size());
+    write_weighted_sum(cell->value.data(), vectors_of(*summands), cell->value.size());
   };
   compute({.reads = std::move(read), .writes = {cell}, .work = fill}, places);
   return cell;
@@ -144,8 +150,8 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
     cell->value = FlatVector(size);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const std::size_t at = tensors[i].offset, count = tensors[i].size;
-      const float* const x = std::as_const(a->value).data() + at;
-      const float* const y = std::as_const(b->value).data() + at;
+      const float* const x = values_of(a) + at;
+      const float* const y = values_of(b) + at;
       float* const out = cell->value.data() + at;
       // Copies instead of multiplying by 0, because 0 x NaN is NaN.
       if (shares[i] == 0 || shares[i] == 1)
@@ -174,7 +180,7 @@ ModelStatePtr Training::elementwise(std::span<const ModelStatePtr> inputs, std::
   auto state = new_state(*inputs.front());
   const auto fill = [read, work](float* out, std::size_t from, std::size_t to) {
     std::vector<const float*> values;
-    for (const CellPtr& cell : read) values.push_back(std::as_const(cell->value).data() + from);
+    for (const CellPtr& cell : read) values.push_back(values_of(cell) + from);
     work(values, out + from, to - from);
   };
   state->parameters = submit_cell(objective_->parameters(), read, place_of_reader(read), fill);
@@ -214,9 +220,9 @@ ModelStatePtr Training::with_slice(const ModelStatePtr& whole, const ModelStateP
   const auto copy = [around = whole->parameters, inside = part->parameters, begin, end](float* out, std::size_t from,
                                                                                         std::size_t to) {
     const std::size_t first = std::clamp(begin, from, to), last = std::clamp(end, from, to);
-    const float* const outer = std::as_const(around->value).data();
+    const float* const outer = values_of(around);
     std::copy(outer + from, outer + first, out + from);
-    std::copy_n(std::as_const(inside->value).data() + first, last - first, out + first);
+    std::copy_n(values_of(inside) + first, last - first, out + first);
     std::copy(outer + last, outer + to, out + last);
   };
   const bool is_all = begin == 0 && end == size;
@@ -405,12 +411,12 @@ CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::siz
     FlatVector sum(size);
     float* const out = sum.data();
     std::fill_n(out, size, 0.0f);
-    for (const CellPtr& cell : mine) add(out, std::as_const(cell->value).data(), size);
+    for (const CellPtr& cell : mine) add(out, values_of(cell), size);
     if (is_all) return payload_of(std::move(sum));
     std::fill(out, out + begin, 0.0f);
     std::fill(out + end, out + size, 0.0f);
     if (rest) {
-      const float* const values = std::as_const(rest->value).data();
+      const float* const values = values_of(rest);
       std::copy(values, values + begin, out);
       std::copy(values + end, values + size, out + end);
     }
@@ -446,14 +452,9 @@ CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> term
     mine.push_back(term);
     prerequisites.push_back(term.cell->producer);
   }
-  const auto weighted = [](const std::vector<WeightedCell>& cells) {
-    std::vector<WeightedVector> vectors;
-    for (const auto& [weight, cell] : cells) vectors.push_back({weight, std::as_const(cell->value).data()});
-    return vectors;
-  };
-  const auto give = [mine, weighted, size] {
+  const auto give = [mine, size] {
     FlatVector sum(size > 0 ? size : mine.front().cell->value.size());
-    write_weighted_sum(sum.data(), weighted(mine), sum.size());
+    write_weighted_sum(sum.data(), vectors_of(mine), sum.size());
     return payload_of(std::move(sum));
   };
   auto cell = new_cell();
@@ -463,8 +464,8 @@ CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> term
                                   [parts](std::vector<Payload> payloads) { *parts = std::move(payloads); });
   if (!is_here(places)) return cell;
   of_taking.push_back(std::move(taken));
-  const auto add_up = [cell, common, weighted, parts] {
-    std::vector<WeightedVector> vectors = weighted(common);
+  const auto add_up = [cell, common, parts] {
+    std::vector<WeightedVector> vectors = vectors_of(common);
     for (const Payload& part : *parts) vectors.push_back({1, floats(part)});
     FlatVector sum(parts->front().bytes / sizeof(float));
     write_weighted_sum(sum.data(), vectors, sum.size());
@@ -492,9 +493,9 @@ void Training::measure_spread_of_processes(std::vector<WeightedState> states, st
   for (const CellPtr& cell : mine) inputs.push_back(cell->producer);
   const auto give = [mean, mine = std::move(mine), size] {
     double squares = 0;
-    const float* const middle = std::as_const(mean->value).data();
+    const float* const middle = values_of(mean);
     for (const CellPtr& cell : mine) {
-      const float* const values = std::as_const(cell->value).data();
+      const float* const values = values_of(cell);
       for (std::size_t i = 0; i < size; ++i) {
         const double difference = static_cast<double>(values[i]) - middle[i];
         squares += difference * difference;
@@ -559,7 +560,7 @@ const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, s
     return output.value.data();
   }
   output.value = FlatVector(size);
-  return input ? input->value.data() : nullptr;
+  return values_of(input);
 }
 
 // An optimizer step as executor tasks: evaluate the remaining promises, make the passes of a layer-wise optimizer, then
