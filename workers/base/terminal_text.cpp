@@ -110,23 +110,18 @@ int place_of(double value) {
   return static_cast<int>(std::floor(std::log10(std::abs(value) * (1 + rounding))));
 }
 
-// Removes the sign of NaN, which fmt would write although it has no meaning.
-double without_sign_of_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
-
-std::string fixed(double value, int decimals, bool with_sign) {
-  value = without_sign_of_nan(value);
-  return with_sign ? fmt::format("{:+.{}f}", value, decimals) : fmt::format("{:.{}f}", value, decimals);
+// `form` is f, e or g, as in std::format. Removes the sign of NaN, which fmt would write although it has no meaning.
+std::string formatted(double value, int digits, char form, bool with_sign) {
+  if (std::isnan(value)) value = std::abs(value);
+  return fmt::format(fmt::runtime(fmt::format("{{:{}.{}{}}}", with_sign ? "+" : "", digits, form)), value);
 }
 
-std::string scientific(double value, int decimals, bool with_sign) {
-  return with_sign ? fmt::format("{:+.{}e}", value, decimals) : fmt::format("{:.{}e}", value, decimals);
-}
+std::string fixed(double value, int decimals, bool with_sign) { return formatted(value, decimals, 'f', with_sign); }
 
 std::string significant(double value, int digits, bool with_sign) {
-  value = without_sign_of_nan(value);
   const double size = std::abs(value);
   if (size >= std::pow(10, digits) && size < first_scientific) return fixed(value, 0, with_sign);
-  return with_sign ? fmt::format("{:+.{}g}", value, digits) : fmt::format("{:.{}g}", value, digits);
+  return formatted(value, digits, 'g', with_sign);
 }
 
 }  // namespace
@@ -204,7 +199,7 @@ std::string SamePlace::operator()(double value, bool with_sign) const {
   const double size = std::abs(value);
   if (!is_plain_ && last_place_ >= -most_decimals && size >= least_plain && size < first_scientific)
     return fixed(value, std::max(-last_place_, 0), with_sign);  // for example a small deviation of a large mean
-  return scientific(value, std::clamp(place_of(value) - last_place_, 0, most_decimals), with_sign);
+  return formatted(value, std::clamp(place_of(value) - last_place_, 0, most_decimals), 'e', with_sign);
 }
 
 void Output::write(std::string_view text) {
