@@ -130,9 +130,7 @@ double stand_in(const Range& range) {
 }
 
 std::optional<double> as_number(const TomlNode& node, const Range& range) {
-  std::optional<double> value;
-  if (const auto* number = std::get_if<double>(&node.value)) value = *number;
-  if (const auto* integer = std::get_if<std::int64_t>(&node.value)) value = static_cast<double>(*integer);
+  const std::optional<double> value = number_in(&node);
   return value && contains(range, *value) ? value : std::nullopt;
 }
 
