@@ -6,90 +6,13 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <queue>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include "workers/base/units.hpp"
 
 namespace syncopate {
-
-// A heap with the earliest event first. Each event has four children, so the heap is half as deep as a binary one.
-// Events are small and have a strict order, `bool before(const Event&) const`. The heap calls `placed(event, place)`
-// whenever it moves an event to index `place`.
-template <typename Event>
-class EventHeap {
-  static_assert(std::is_trivially_copyable_v<Event>);
-
- public:
-  static constexpr std::size_t followers = 4;
-
-  bool empty() const { return heap_.empty(); }
-  // Call first() and pop() only if there is an event.
-  const Event& first() const { return heap_.front(); }
-  // The heap's first five entries: the first event and its four children. The second event is one of the children.
-  std::span<const Event> next_few() const { return {heap_.data(), std::min(heap_.size(), followers + 1)}; }
-
-  template <typename Placed>
-  void push(const Event& event, const Placed& placed) {
-    heap_.push_back(event);
-    rise(heap_.size() - 1, event, placed);
-  }
-  void push(const Event& event) { push(event, nobody_asks); }
-
-  template <typename Placed>
-  void replace(std::size_t place, const Event& event, const Placed& placed) {
-    if (event.before(heap_[place]))
-      rise(place, event, placed);
-    else
-      sink(place, event, placed);
-  }
-
-  template <typename Placed>
-  Event pop(const Placed& placed) {
-    const Event first = heap_.front();
-    const Event last = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) sink(0, last, placed);
-    return first;
-  }
-  Event pop() { return pop(nobody_asks); }
-
- private:
-  static constexpr auto nobody_asks = [](const Event&, std::size_t) {};
-
-  template <typename Placed>
-  void put(std::size_t place, const Event& event, const Placed& placed) {
-    heap_[place] = event;
-    placed(event, place);
-  }
-
-  template <typename Placed>
-  void rise(std::size_t hole, const Event& event, const Placed& placed) {
-    while (hole > 0) {
-      const std::size_t parent = (hole - 1) / followers;
-      if (!event.before(heap_[parent])) break;
-      put(hole, heap_[parent], placed);
-      hole = parent;
-    }
-    put(hole, event, placed);
-  }
-
-  template <typename Placed>
-  void sink(std::size_t hole, const Event& event, const Placed& placed) {
-    for (std::size_t child = followers * hole + 1; child < heap_.size(); child = followers * hole + 1) {
-      const std::size_t end = std::min(child + followers, heap_.size());
-      for (std::size_t other = child + 1; other < end; ++other)
-        if (heap_[other].before(heap_[child])) child = other;
-      if (!heap_[child].before(event)) break;
-      put(hole, heap_[child], placed);
-      hole = child;
-    }
-    put(hole, event, placed);
-  }
-
-  std::vector<Event> heap_;
-};
 
 // A radix heap for very many events, the earliest first. An ordinary heap of a million events costs each event a cache
 // miss at each of ten levels. Here distant events lie unsorted in buckets by time, and buckets become finer as their
@@ -111,15 +34,18 @@ class EventQueue {
   // Call first() and pop() only if there is an event.
   const Event& first() {
     if (next_.empty() && inserted_.empty()) sort_next();
-    return inserted_is_first() ? inserted_.first() : next_.back();
+    return inserted_is_first() ? inserted_.top() : next_.back();
   }
 
   Event pop() {
     if (next_.empty() && inserted_.empty()) sort_next();
     --size_;
-    if (inserted_is_first()) return inserted_.pop();
-    const Event event = next_.back();
-    next_.pop_back();
+    const bool is_inserted = inserted_is_first();
+    const Event event = is_inserted ? inserted_.top() : next_.back();
+    if (is_inserted)
+      inserted_.pop();
+    else
+      next_.pop_back();
     return event;
   }
 
@@ -128,13 +54,16 @@ class EventQueue {
 
  private:
   using Bucket = std::vector<Event>;
+  struct Later {
+    bool operator()(const Event& a, const Event& b) const { return b.before(a); }
+  };
   static constexpr std::size_t most_sorted = 64;  // number of events sorted at once, unless more have the same time
   static constexpr std::size_t most_kept_room = 4'096;  // capacity that an empty bucket keeps
   static constexpr int digit_bits = 4, digits = 16, levels = 64 / digit_bits;
 
   // Call it only if `next_` or `inserted_` has an event.
   bool inserted_is_first() const {
-    return next_.empty() || (!inserted_.empty() && inserted_.first().before(next_.back()));
+    return next_.empty() || (!inserted_.empty() && inserted_.top().before(next_.back()));
   }
 
   // A time's level is its highest digit that differs from `sorted_until_`. Events of a lower level come before those of
@@ -175,14 +104,15 @@ class EventQueue {
       for (const Event& event : bucket) put(event);
       empty(bucket);
     }
-    std::sort(next_.begin(), next_.end(), [](const Event& a, const Event& b) { return b.before(a); });
+    std::sort(next_.begin(), next_.end(), Later());
     sorted_until_ = next_.front().ticks();
   }
 
   std::size_t size_ = 0;
   std::uint64_t sorted_until_ = 0;  // last sorted time; events in buckets are later, or at the lowest level
   std::vector<Event> next_;         // in reverse order: the first event is at the end
-  EventHeap<Event> inserted_;       // events pushed after the last sort, with times up to sorted_until_
+  // Events pushed after the last sort, with times up to sorted_until_.
+  std::priority_queue<Event, std::vector<Event>, Later> inserted_;
   std::array<std::array<Bucket, digits>, levels> buckets_;
   std::array<std::uint32_t, levels> filled_{};  // one bit for each bucket that has events
   std::uint32_t filled_levels_ = 0;
@@ -232,43 +162,72 @@ struct Timer {
   bool before(const Timer& other) const { return at != other.at ? at < other.at : number < other.number; }
 };
 
-// A heap of timers with one timer per rank, found by rank.
+// A heap of timers with one timer per rank, found by rank. Each timer has four children in the heap, which is then half
+// as deep as a binary one.
 class Timers {
  public:
   explicit Timers(int participants) : participants_(participants) {}
 
   bool empty() const { return heap_.empty(); }
   // Call first() and pop() only if there is a timer.
-  const Timer& first() const { return heap_.first(); }
+  const Timer& first() const { return heap_.front(); }
   // The heap's first five entries: the first timer and its four children. The second timer is one of the children.
-  std::span<const Timer> next_few() const { return heap_.next_few(); }
+  std::span<const Timer> next_few() const { return {heap_.data(), std::min(heap_.size(), children + 1)}; }
 
   // Replaces this rank's timer, if it has one.
   void set(const Timer& timer) {
     if (places_.empty()) places_ = ByRank<std::uint32_t>(participants_, none);
-    if (const std::size_t place = places_[timer.rank]; place == none)
-      heap_.push(timer, Placed{places_});
-    else
-      heap_.replace(place, timer, Placed{places_});
+    if (const std::size_t place = places_[timer.rank]; place == none) {
+      heap_.push_back(timer);
+      rise(heap_.size() - 1, timer);
+    } else if (timer.before(heap_[place])) {
+      rise(place, timer);
+    } else {
+      sink(place, timer);
+    }
   }
 
   Timer pop() {
-    const Timer first = heap_.pop(Placed{places_});
+    const Timer first = heap_.front(), last = heap_.back();
+    heap_.pop_back();
+    if (!heap_.empty()) sink(0, last);
     places_[first.rank] = none;
     return first;
   }
 
  private:
   static constexpr std::uint32_t none = 0xffffffff;
-  struct Placed {
-    ByRank<std::uint32_t>& places;
-    void operator()(const Timer& timer, std::size_t place) const {
-      places[timer.rank] = static_cast<std::uint32_t>(place);
+  static constexpr std::size_t children = 4;
+
+  void put(std::size_t place, const Timer& timer) {
+    heap_[place] = timer;
+    places_[timer.rank] = static_cast<std::uint32_t>(place);
+  }
+
+  void rise(std::size_t hole, const Timer& timer) {
+    while (hole > 0) {
+      const std::size_t parent = (hole - 1) / children;
+      if (!timer.before(heap_[parent])) break;
+      put(hole, heap_[parent]);
+      hole = parent;
     }
-  };
+    put(hole, timer);
+  }
+
+  void sink(std::size_t hole, const Timer& timer) {
+    for (std::size_t child = children * hole + 1; child < heap_.size(); child = children * hole + 1) {
+      const std::size_t end = std::min(child + children, heap_.size());
+      for (std::size_t other = child + 1; other < end; ++other)
+        if (heap_[other].before(heap_[child])) child = other;
+      if (!heap_[child].before(timer)) break;
+      put(hole, heap_[child]);
+      hole = child;
+    }
+    put(hole, timer);
+  }
 
   int participants_;
-  EventHeap<Timer> heap_;
+  std::vector<Timer> heap_;
   ByRank<std::uint32_t> places_;  // each rank's index in the heap; empty until the first timer
 };
 
