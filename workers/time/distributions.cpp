@@ -132,7 +132,7 @@ std::shared_ptr<const DelayProcess> tabulated(std::shared_ptr<const QuantileTabl
     moments = {shift_s + scale_s * of_x.mean_s, scale_s * scale_s * of_x.variance_s2,
                shift_s + scale_s * of_x.minimum_s};
   return std::make_shared<DrawnDelay>(moments, [=](std::span<const double> uniform, std::span<double> added_s) {
-    table->reader().add(uniform, {.shift = shift_s, .scale = scale_s}, added_s);
+    table->add(uniform, {.shift = shift_s, .scale = scale_s}, added_s);
   });
 }
 
@@ -206,7 +206,7 @@ std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNorm
   return std::make_shared<DrawnDelay>(
       DelayMoments{form.mean() * scale_s, form.variance() * scale_s * scale_s, 0},
       [table, scale_s, bound_s = form.beta * scale_s](std::span<const double> uniform, std::span<double> added_s) {
-        table->reader().add(uniform, {.scale = scale_s, .bound = bound_s}, added_s);
+        table->add(uniform, {.scale = scale_s, .bound = bound_s}, added_s);
       });
 }
 

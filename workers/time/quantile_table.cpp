@@ -10,7 +10,7 @@
 
 namespace syncopate {
 
-QuantileTable::Reader QuantileTable::reader() const {
+void QuantileTable::add(std::span<const double> u, const Transformation& form, std::span<double> out) const {
   std::call_once(fitted_, [this] {
     cells_.reserve(2 * cells_per_tail);
     for (const Tail& tail : tails_)
@@ -20,16 +20,13 @@ QuantileTable::Reader QuantileTable::reader() const {
         cells_.push_back(fit(tail, low, high - low));
       }
   });
-  return Reader(*this);
-}
-
-void QuantileTable::Reader::add(std::span<const double> u, const Transformation& form, std::span<double> out) const {
   std::size_t done = 0;
 #if defined(__x86_64__)
   if (instruction_set == InstructionSet::avx512) done = add_by_eights(u, form, out);
   if (instruction_set != InstructionSet::scalar) done += add_by_fours(u.subspan(done), form, out.subspan(done));
 #endif
-  for (std::size_t i = done; i < u.size(); ++i) out[i] += std::min(form.shift + form.scale * (*this)(u[i]), form.bound);
+  for (std::size_t i = done; i < u.size(); ++i)
+    out[i] += std::min(form.shift + form.scale * quantile(u[i]), form.bound);
 }
 
 #if defined(__x86_64__)
@@ -65,11 +62,10 @@ inline void keep_in_memory(Array& array) {
 
 }  // namespace
 
-// operator() for four numbers at a time; returns how many are done. To load whole cells and transpose them is faster
+// quantile() for four numbers at a time; returns how many are done. To load whole cells and transpose them is faster
 // than to gather their coefficients.
-[[gnu::target("avx2")]] std::size_t QuantileTable::Reader::add_by_fours(std::span<const double> u,
-                                                                        const Transformation& form,
-                                                                        std::span<double> out) const {
+[[gnu::target("avx2")]] std::size_t QuantileTable::add_by_fours(std::span<const double> u, const Transformation& form,
+                                                                std::span<double> out) const {
   const __m256i first = _mm256_set1_epi64x(first_cell), tail = _mm256_set1_epi64x(cells_per_tail);
   const __m256i mantissa = _mm256_set1_epi64x((std::int64_t{1} << 52) - 1);
   const __m256d one = _mm256_set1_pd(1), half = _mm256_set1_pd(0.5);
@@ -102,7 +98,7 @@ inline void keep_in_memory(Array& array) {
       alignas(32) std::array<double, 4> values;
       _mm256_store_pd(values.data(), value);
       for (std::size_t lane = 0; lane < 4; ++lane)
-        if (lanes >> lane & 1) values[lane] = (*this)(u[i + lane]);
+        if (lanes >> lane & 1) values[lane] = quantile(u[i + lane]);
       value = _mm256_load_pd(values.data());
     }
     const __m256d delay = _mm256_min_pd(bound, _mm256_add_pd(shift, _mm256_mul_pd(scale, value)));
@@ -111,11 +107,11 @@ inline void keep_in_memory(Array& array) {
   return i;
 }
 
-// operator() for eight numbers. Transposing eight cells would be slow, so eight() combines neighbouring coefficients in
+// quantile() for eight numbers. Transposing eight cells would be slow, so eight() combines neighbouring coefficients in
 // place, and only their sums change lanes. Lanes that need the tail functions become NaN.
 struct QuantileTable::Wide {
   [[gnu::target("avx512f"), gnu::always_inline]] static __m512d eight(const Cell* cells, __m512d u);
-  [[gnu::target("avx512f")]] static __m512d ask(const Reader& reader, __m512d value, std::span<const double> u);
+  [[gnu::target("avx512f")]] static __m512d ask(const QuantileTable& table, __m512d value, std::span<const double> u);
 };
 
 [[gnu::target("avx512f")]] inline __m512d QuantileTable::Wide::eight(const Cell* first_of_cells, __m512d u) {
@@ -163,24 +159,24 @@ struct QuantileTable::Wide {
   return _mm512_mask_mov_pd(_mm512_set1_pd(std::numeric_limits<double>::quiet_NaN()), is_near, value);
 }
 
-// Replaces each NaN among eight values by the result of operator().
-[[gnu::target("avx512f")]] __m512d QuantileTable::Wide::ask(const Reader& reader, __m512d value,
+// Replaces each NaN among eight values by the result of quantile().
+[[gnu::target("avx512f")]] __m512d QuantileTable::Wide::ask(const QuantileTable& table, __m512d value,
                                                             std::span<const double> u) {
   alignas(64) std::array<double, 8> values;
   _mm512_store_pd(values.data(), value);
   for (std::size_t lane = 0; lane < u.size(); ++lane)
-    if (std::isnan(values[lane])) values[lane] = reader(u[lane]);
+    if (std::isnan(values[lane])) values[lane] = table.quantile(u[lane]);
   return _mm512_load_pd(values.data());
 }
 
-[[gnu::target("avx512f")]] std::size_t QuantileTable::Reader::add_by_eights(std::span<const double> u,
-                                                                            const Transformation& form,
-                                                                            std::span<double> out) const {
+[[gnu::target("avx512f")]] std::size_t QuantileTable::add_by_eights(std::span<const double> u,
+                                                                    const Transformation& form,
+                                                                    std::span<double> out) const {
   const __m512d shift = _mm512_set1_pd(form.shift), scale = _mm512_set1_pd(form.scale);
   const __m512d bound = _mm512_set1_pd(form.bound);
   std::size_t i = 0;
   for (; i + 8 <= u.size(); i += 8) {
-    __m512d value = Wide::eight(cells_, _mm512_loadu_pd(u.data() + i));
+    __m512d value = Wide::eight(cells_.data(), _mm512_loadu_pd(u.data() + i));
     if (_mm512_cmp_pd_mask(value, value, _CMP_UNORD_Q) != 0) [[unlikely]]
       value = Wide::ask(*this, value, u.subspan(i, 8));
     const __m512d delay = _mm512_min_pd(bound, linear(shift, scale, value));

@@ -25,11 +25,17 @@ class QuantileTable {
   using Tail = std::function<double(double)>;
   QuantileTable(Tail lower, Tail upper) : tails_{std::move(lower), std::move(upper)} {}
 
-  class Reader;
-  // Returns the function to draw with, valid as long as the table. The first call fits the polynomials to several
-  // thousand values of the tails, which takes tens of milliseconds for a gamma distribution. (Checking an experiment
-  // file does not need them.)
-  Reader reader() const;
+  // out[i] += min(shift + scale x the quantile of u[i], bound), 0 < u[i] < 1, u[i] != 1/2 (RandomStream never gives
+  // 1/2), with the widest instructions of this processor. The error of a quantile is at most 1e-12 of the largest one
+  // in the cell of p, which is at most p / 16 wide. The first call fits the polynomials to several thousand values of
+  // the tails, which takes tens of milliseconds for a gamma distribution. (Checking an experiment file does not need
+  // them.)
+  struct Transformation {
+    double shift = 0;
+    double scale = 1;
+    double bound = std::numeric_limits<double>::infinity();
+  };
+  void add(std::span<const double> u, const Transformation& form, std::span<double> out) const;
 
  private:
   // The octaves [1/4, 1/2), [1/8, 1/4), ... of p are divided into 16 cells each. Every cell is at least 16 of its own
@@ -48,44 +54,25 @@ class QuantileTable {
   static Cell fit(const Tail& tail, double low, double width);
   double exact(bool is_upper, double p) const { return tails_[is_upper](p); }
 
-  std::array<Tail, 2> tails_;
-  mutable std::once_flag fitted_;
-  mutable std::vector<Cell> cells_;  // lower tail, then upper tail
-};
-
-class QuantileTable::Reader {
- public:
-  // out[i] += min(shift + scale x the quantile of u[i], bound), with the widest instructions of this processor.
-  struct Transformation {
-    double shift = 0;
-    double scale = 1;
-    double bound = std::numeric_limits<double>::infinity();
-  };
-  void add(std::span<const double> u, const Transformation& form, std::span<double> out) const;
-
-  // The quantile of u, 0 < u < 1, u != 1/2 (RandomStream never gives 1/2). The error is at most 1e-12 of the largest
-  // quantile in the cell of p, which is at most p / 16 wide.
-  double operator()(double u) const {
+  // Requires the fitted cells.
+  double quantile(double u) const {
     const bool is_upper = u > 0.5;
     const double p = std::min(u, 1 - u);  // exact; a branch would be mispredicted half of the time
     const auto bits = std::bit_cast<std::uint64_t>(p);
     const std::uint64_t number = bits >> (52 - cell_bits);  // the exponent and leading mantissa bits select a cell
-    if (number < first_cell) return table_.exact(is_upper, p);
+    if (number < first_cell) return exact(is_upper, p);
     // The remaining bits of the mantissa give the position in the cell, as a number in [1, 2).
     constexpr std::uint64_t mantissa = (std::uint64_t{1} << 52) - 1;
     const double place = std::bit_cast<double>((bits << cell_bits & mantissa) | std::bit_cast<std::uint64_t>(1.0));
     const double value = evaluate(cells_[is_upper * cells_per_tail + number - first_cell], 2 * place - 3);
-    return std::isnan(value) ? table_.exact(is_upper, p) : value;
+    return std::isnan(value) ? exact(is_upper, p) : value;
   }
-
- private:
-  friend class QuantileTable;
-  explicit Reader(const QuantileTable& table) : table_(table), cells_(table.cells_.data()) {}
   std::size_t add_by_eights(std::span<const double> u, const Transformation& form, std::span<double> out) const;
   std::size_t add_by_fours(std::span<const double> u, const Transformation& form, std::span<double> out) const;
 
-  const QuantileTable& table_;
-  const Cell* cells_;
+  std::array<Tail, 2> tails_;
+  mutable std::once_flag fitted_;
+  mutable std::vector<Cell> cells_;  // lower tail, then upper tail
 };
 
 // The discrete distribution of DropCompute's reference noise: lengths 1..999 with weight (1/l) exp(-(ln l - 4)^2 / 2),

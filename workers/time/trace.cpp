@@ -29,43 +29,6 @@ std::string_view trimmed(std::string_view text) {
 constexpr std::size_t longest_shown = 80;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-class Values {
- public:
-  Values(std::string_view line, bool has_quotes) : rest_(line), has_quotes_(has_quotes) {}
-
-  // Whether the last value lacks its closing quotation mark.
-  bool is_left_open() const { return is_open_; }
-
-  // Returns false at the end. Removes quotation marks around a value; a mark inside stays doubled.
-  bool next(std::string_view& value) {
-    if (is_at_end_) return false;
-    const std::size_t end = std::min(end_of_value(), rest_.size());
-    value = trimmed(rest_.substr(0, end));
-    if (has_quotes_ && value.size() > 1 && value.front() == '"' && value.back() == '"')
-      value = trimmed(value.substr(1, value.size() - 2));
-    is_at_end_ = end == rest_.size();
-    rest_.remove_prefix(std::min(end + 1, rest_.size()));
-    return true;
-  }
-
- private:
-  // Returns the index of the comma after the next value. A doubled mark counts as two, which cancel.
-  std::size_t end_of_value() {
-    if (!has_quotes_ || !trimmed(rest_).starts_with('"')) return rest_.find(',');
-    is_open_ = false;
-    for (std::size_t at = 0; at < rest_.size(); ++at) {
-      if (rest_[at] == '"') is_open_ = !is_open_;
-      if (rest_[at] == ',' && !is_open_) return at;
-    }
-    return rest_.npos;
-  }
-
-  std::string_view rest_;
-  bool has_quotes_;
-  bool is_at_end_ = false;
-  bool is_open_ = false;
-};
-
 constexpr std::int64_t most_steps = 1'000'000'000;
 constexpr std::int64_t most_micro_batches = 1 << 24;
 
@@ -91,42 +54,9 @@ class RunningMoments {
 constexpr std::uint8_t stream_of_base = 255;                        // entries of [[delays]] have smaller numbers
 constexpr std::uint32_t number_of_begin = 0, number_of_worker = 1;  // indices in a block's stream
 
-RandomStream draws_of(const TraceStretch& stretch, const RandomStream& stream, Step block) {
-  return {.seed = stream.seed,
-          .purpose = Purpose::trace_block,
-          .stream = stretch.is_base ? stream_of_base : stream.stream,
-          .worker = stream.worker,
-          .step = block};
-}
-
-Step block_of(const TraceStretch& stretch, Step step) { return Step{step.value() / stretch.block_steps.value()}; }
-
 // Returns a random number from 0 to count - 1.
 std::int64_t drawn(const RandomStream& stream, std::uint32_t number, std::int64_t count) {
   return static_cast<std::int64_t>(stream.uniform(number) * static_cast<double>(count));
-}
-
-// The recorded worker that this worker follows in this step. If it is drawn, all recorded workers are equally likely;
-// without redraw_worker it is the same in all steps.
-int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream) {
-  if (stretch.own_worker) return stream.worker.value;
-  const Step block = stretch.redraw_worker ? block_of(stretch, stream.step) : Step{0};
-  return static_cast<int>(drawn(draws_of(stretch, stream, block), number_of_worker, recorded_workers));
-}
-
-struct RecordedPlace {
-  int worker = 0;
-  Step step{};
-};
-
-// The recorded worker and step that the stream's worker follows in the stream's step: a pure function of the stream.
-RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
-                                 const RandomStream& stream) {
-  RandomStream draws = draws_of(stretch, stream, block_of(stretch, stream.step));
-  if (stretch.together) draws.worker = Rank{0};
-  const std::int64_t begin = drawn(draws, number_of_begin, recorded_steps.value());
-  const std::int64_t within = stream.step.value() % stretch.block_steps.value();
-  return {followed_worker(stretch, recorded_workers, stream), Step{(begin + within) % recorded_steps.value()}};
 }
 
 class TraceDelay final : public DelayProcess {
@@ -163,6 +93,10 @@ class TraceDelay final : public DelayProcess {
   bool can_run_out() const override { return true; }
 
  private:
+  struct RecordedPlace {
+    int worker = 0;
+    Step step{};
+  };
   // The recorded worker that this worker follows, without a stretch.
   int rows_of(Rank worker) const {
     const auto index = static_cast<std::size_t>(worker.value);
@@ -191,14 +125,33 @@ class TraceDelay final : public DelayProcess {
     }
     return trace_->durations_s(place.worker, place.step, first, most);
   }
+  // The recorded worker and step that the stream's worker follows in the stream's step.
   RecordedPlace place_of(const RandomStream& stream) const {
-    if (replay_.stretch) return place_in_recording(*replay_.stretch, trace_->workers(), trace_->steps(), stream);
-    return {rows_of(stream.worker), recorded(stream)};
+    if (!replay_.stretch) return {rows_of(stream.worker), recorded(stream)};
+    RandomStream draws = draws_of(stream, block_of(stream));
+    if (replay_.stretch->together) draws.worker = Rank{0};
+    const Step::Rep steps = trace_->steps().value(), begin = drawn(draws, number_of_begin, steps);
+    const Step::Rep within = stream.step.value() % replay_.stretch->block_steps.value();
+    return {followed_worker(stream), Step{(begin + within) % steps}};
+  }
+  // With a stretch: the recorded worker that this worker follows in this step. If it is drawn, all recorded workers are
+  // equally likely; without redraw_worker it is the same in all steps.
+  int followed_worker(const RandomStream& stream) const {
+    if (replay_.stretch->own_worker) return stream.worker.value;
+    const Step block = replay_.stretch->redraw_worker ? block_of(stream) : Step{0};
+    return static_cast<int>(drawn(draws_of(stream, block), number_of_worker, trace_->workers()));
+  }
+  Step block_of(const RandomStream& stream) const { return stream.step.value() / replay_.stretch->block_steps.value(); }
+  RandomStream draws_of(const RandomStream& stream, Step block) const {
+    return {.seed = stream.seed,
+            .purpose = Purpose::trace_block,
+            .stream = replay_.stretch->is_base ? stream_of_base : stream.stream,
+            .worker = stream.worker,
+            .step = block};
   }
   StepLaw recorded_law(const RandomStream& stream, int micro_batches) const {
     if (!replay_.stretch) return trace_->step_law(rows_of(stream.worker), micro_batches);
-    if (!replay_.stretch->redraw_worker)
-      return trace_->step_law(followed_worker(*replay_.stretch, trace_->workers(), stream), micro_batches);
+    if (!replay_.stretch->redraw_worker) return trace_->step_law(followed_worker(stream), micro_batches);
     return law_of_any_worker(micro_batches);
   }
   // All recorded workers are equally likely, so the variance of the mixture includes that of their means.
@@ -286,25 +239,17 @@ CsvRows::CsvRows(const std::string& file, std::string_view content, std::vector<
     fault_at(1, "the file is empty; must have a header");
     check();
   }
-  columns_ = cells().count;
+  columns_ = cells_.size();
   for (const CsvColumn& column : wanted_) find_column(column);
   check();
 }
 
-std::vector<std::size_t> CsvRows::places_of(std::string_view name) const {
-  std::vector<std::size_t> found;
-  Values values(row_, has_quotes_);  // one pass, because a damaged header may have millions of columns
-  std::string_view value;
-  for (std::size_t position = 0; values.next(value); ++position)
-    if (value == name) found.push_back(position);
-  return found;
-}
-
 void CsvRows::find_column(const CsvColumn& column) {
-  const auto found = places_of(column.name);
-  positions_.push_back(found.empty() ? std::nullopt : std::optional(found.front()));
-  if (found.size() > 1) fault(fmt::format("the column {} occurs twice", column.name));
-  if (!found.empty() || column.otherwise) return;
+  const auto found = std::ranges::find(cells_, column.name);
+  const bool is_there = found != cells_.end();
+  positions_.push_back(is_there ? std::optional(static_cast<std::size_t>(found - cells_.begin())) : std::nullopt);
+  if (std::ranges::count(cells_, column.name) > 1) fault(fmt::format("the column {} occurs twice", column.name));
+  if (is_there || column.otherwise) return;
   const bool readable = std::ranges::all_of(row_, [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
   std::string hint;
   if (readable && !row_.empty()) hint = fmt::format("; the header is {}", row_.substr(0, longest_shown));
@@ -315,8 +260,11 @@ void CsvRows::find_column(const CsvColumn& column) {
 }
 
 bool CsvRows::next_line() {
-  while (take_line())
-    if (!row_.empty() && row_.front() != '#') return true;
+  while (take_line()) {
+    if (row_.empty() || row_.front() == '#') continue;
+    split_row();
+    return true;
+  }
   return false;
 }
 
@@ -335,27 +283,26 @@ bool CsvRows::take_line() {
   end = std::min(end, taken_.size());  // the last line may have no line end
   row_ = trimmed(std::string_view(taken_).substr(begin_, end - begin_));
   begin_ = std::min(end + 1, taken_.size());
-  has_quotes_ = row_.find('"') != row_.npos;
   ++line_;
   return true;
 }
 
-std::string_view CsvRows::cell(std::size_t position) const {
-  Values values(row_, has_quotes_);
-  std::string_view value;
-  for (std::size_t at = 0; values.next(value); ++at)
-    if (at == position) return value;
-  return {};
-}
-
-CsvRows::Cells CsvRows::cells() const {
-  if (!has_quotes_) return {.count = static_cast<std::size_t>(std::ranges::count(row_, ',')) + 1};
-  Values values(row_, has_quotes_);
-  std::string_view value;
-  Cells cells;
-  while (values.next(value)) ++cells.count;
-  cells.is_left_open = values.is_left_open();
-  return cells;
+// Removes quotation marks around a value; a mark inside stays doubled.
+void CsvRows::split_row() {
+  cells_.clear();
+  is_left_open_ = false;
+  const bool has_quotes = row_.find('"') != row_.npos;
+  for (std::size_t begin = 0, end = 0; end < row_.size(); begin = end + 1) {
+    end = row_.find(',', begin);
+    if (has_quotes && trimmed(row_.substr(begin)).starts_with('"'))  // two marks in a row cancel
+      for (end = begin; end < row_.size() && (is_left_open_ || row_[end] != ','); ++end)
+        if (row_[end] == '"') is_left_open_ = !is_left_open_;
+    end = std::min(end, row_.size());
+    std::string_view value = trimmed(row_.substr(begin, end - begin));
+    if (has_quotes && value.size() > 1 && value.front() == '"' && value.back() == '"')
+      value = trimmed(value.substr(1, value.size() - 2));
+    cells_.push_back(value);
+  }
 }
 
 bool CsvRows::read_value(std::size_t column) {
@@ -363,7 +310,8 @@ bool CsvRows::read_value(std::size_t column) {
     values_[column] = *wanted_[column].otherwise;
     return true;
   }
-  const std::string_view text = cell(*positions_[column]);
+  const std::size_t position = *positions_[column];
+  const std::string_view text = position < cells_.size() ? cells_[position] : std::string_view();
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), values_[column]);
   if (problem == std::errc() && end == text.data() + text.size() && std::isfinite(values_[column])) return true;
   const bool has_comma = text.find(',') != text.npos;
@@ -375,14 +323,14 @@ bool CsvRows::read_value(std::size_t column) {
 
 bool CsvRows::next() {
   while (next_line()) {
-    const auto [count, is_left_open] = cells();
-    if (is_left_open) {
+    if (is_left_open_) {
       fault("a quotation mark is not closed; must be closed in the same line");
       continue;
     }
-    bool right = count <= columns_;
+    bool right = cells_.size() <= columns_;
     if (!right)
-      fault(fmt::format("there are {} values for {} columns; a number must not contain a comma", count, columns_));
+      fault(fmt::format("there are {} values for {} columns; a number must not contain a comma", cells_.size(),
+                        columns_));
     for (std::size_t column = 0; column < values_.size(); ++column) right = read_value(column) && right;
     if (right) return true;
   }

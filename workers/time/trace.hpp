@@ -1,6 +1,7 @@
 // Traces: recorded durations, one row per micro-batch of each step of each worker. Also the reader of CSV files.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -81,7 +82,7 @@ class CsvRows {
   std::optional<std::int64_t> integer(std::size_t column, std::int64_t most);
   double number(std::size_t column) const { return values_[column]; }
   // Whether the header has a column of this name. Call it before next().
-  bool has_column(std::string_view name) const { return !places_of(name).empty(); }
+  bool has_column(std::string_view name) const { return std::ranges::find(cells_, name) != cells_.end(); }
 
   std::int64_t line() const { return line_; }
   void fault(const std::string& what) { fault_at(line_, what); }
@@ -92,22 +93,17 @@ class CsvRows {
  private:
   bool next_line();
   bool take_line();
-  struct Cells {
-    std::size_t count = 0;
-    bool is_left_open = false;  // a quotation mark is not closed
-  };
-  Cells cells() const;  // the current line's
-  std::string_view cell(std::size_t position) const;
+  void split_row();
   void find_column(const CsvColumn& column);
-  std::vector<std::size_t> places_of(std::string_view name) const;  // in the current line
-  bool read_value(std::size_t column);                              // false after a fault
+  bool read_value(std::size_t column);  // false after a fault
 
   std::string file_;
   TableText text_;
   std::string taken_;      // part of the text: the current line, and what follows it
   std::size_t begin_ = 0;  // start of the next line in taken_
   std::string_view row_{};
-  bool has_quotes_ = false;  // in the row
+  std::vector<std::string_view> cells_;  // of the row
+  bool is_left_open_ = false;            // a quotation mark of the row is not closed
   std::int64_t line_ = 0;
   std::vector<CsvColumn> wanted_;
   std::vector<std::optional<std::size_t>> positions_;  // index of each wanted column within a row; empty: missing
