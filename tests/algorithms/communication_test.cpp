@@ -310,11 +310,10 @@ RunTotals totals_of(const Method& method, const std::shared_ptr<const NetworkMod
 }
 
 TEST(Communication, OfEveryMethodIsThatOfAClosedFormUnderEveryNetwork) {
-  using Between = TwoLevelOptions::Between;
   const std::vector<std::shared_ptr<const NetworkModel>> networks = {
       make_fixed_network(0.5), make_ring_network(1e-3, 1e4),
-      make_two_level_network(
-          N, {.group_size = 4, .inside = {1e-4, 1e6}, .between = {1e-3, 1e4}, .leaders = Between::tree}),
+      make_two_level_network({1e-4, 1e6}, CollectiveShape::tree,
+                             {.workers = N, .group_size = 4, .uplink = {1e-3, 1e4}}),
       make_parameter_server_network(N, {1e-3, 1e4})};
   for (const Method& method : methods) {
     const std::string text = "algorithm = \"" + method.name + "\"\n" + method.keys;

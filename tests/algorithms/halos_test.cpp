@@ -130,9 +130,9 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 
 // A message takes a quarter of a second inside a region, and `between_s` between regions. Servers' links add nothing.
 std::shared_ptr<const NetworkModel> regions_of(int region_size, int workers, double between_s) {
-  return make_two_level_network(workers,
-                                {.group_size = region_size, .inside = {0.25, inf}, .between = {between_s, inf}},
-                                {.server = Link{0, inf}});
+  return make_two_level_network(
+      {0.25, inf}, CollectiveShape::ring,
+      {.workers = workers, .server = Link{0, inf}, .group_size = region_size, .uplink = {between_s, inf}});
 }
 
 // The three workers take 1, 1.1 and 2.6 s per step.

@@ -172,9 +172,10 @@ TEST(Network, FixedLatencyIgnoresSizeAndWorkers) {
 }
 
 TEST(Network, OneWorkerAloneSendsNothing) {
-  for (const auto& network : {make_ring_network(1, 1), make_tree_network(1, 1),
-                              make_two_level_network(4, {.group_size = 2, .inside = {1, 1}, .between = {1, 1}}),
-                              make_parameter_server_network(1, {1, 1})})
+  for (const auto& network :
+       {make_ring_network(1, 1), make_tree_network(1, 1),
+        make_two_level_network({1, 1}, CollectiveShape::ring, {.workers = 4, .group_size = 2, .uplink = {1, 1}}),
+        make_parameter_server_network(1, {1, 1})})
     for (const Operation operation : every_operation)
       EXPECT_EQ(network->collective({.operation = operation, .members = 1, .payload = Bytes{1000}}), Duration{0});
 }
@@ -207,12 +208,10 @@ TEST(Network, RingAndTreeTakeAndMoveWhatTheirTransfersDo) {
 }
 
 TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
-  using Between = TwoLevelOptions::Between;
   constexpr Bytes payload{9'000'000};
-  const TwoLevelOptions options{.group_size = 4, .inside = {5e-6, 20e9}, .between = {50e-6, 1e9}};
-  TwoLevelOptions with_tree = options;
-  with_tree.leaders = Between::tree;
-  const auto ring = make_two_level_network(12, options), tree = make_two_level_network(12, with_tree);
+  const LinkOptions options{.workers = 12, .group_size = 4, .uplink = {50e-6, 1e9}};
+  const auto ring = make_two_level_network({5e-6, 20e9}, CollectiveShape::ring, options),
+             tree = make_two_level_network({5e-6, 20e9}, CollectiveShape::tree, options);
   // 12 workers on 3 servers of 4. Inside, 2 rounds up and 2 down, each 5 us + 450 us. Between servers, a ring of 3 has
   // 4 rounds of 50 us and moves 4/3 of 9 ms; a tree of 3 has 4 rounds of 50 us + 9 ms.
   EXPECT_EQ(ring->all_reduce(12, payload), Duration{4 * 455'000 + 4 * 50'000 + 12'000'000});
@@ -253,9 +252,9 @@ TEST(Network, TwoLevelsWaitForTheServerWithTheMostMembers) {
   const auto p = static_cast<double>(payload.value());
   const Link inside{5e-6, 20e9};
   for (const int group_size : {2, 3, 4})
-    for (const auto leaders : {TwoLevelOptions::Between::ring, TwoLevelOptions::Between::tree}) {
-      const auto network = make_two_level_network(
-          10, {.group_size = group_size, .inside = inside, .between = us_and_gb, .leaders = leaders});
+    for (const auto leaders : {CollectiveShape::ring, CollectiveShape::tree}) {
+      const auto network =
+          make_two_level_network(inside, leaders, {.workers = 10, .group_size = group_size, .uplink = us_and_gb});
       for (int first = 0; first < 10; ++first)
         for (int members = 1; first + members <= 10; ++members) {
           SCOPED_TRACE(testing::Message() << group_size << " per server, " << members << " from " << first << " on");
@@ -266,7 +265,7 @@ TEST(Network, TwoLevelsWaitForTheServerWithTheMostMembers) {
           const int servers = static_cast<int>(std::ranges::count_if(on_server, [](int n) { return n > 0; }));
           const double rounds = std::ceil(std::log2(fullest)), up_and_down_s = rounds * (5e-6 + p / 20e9);
           const auto between =
-              leaders == TwoLevelOptions::Between::ring ? make_ring_network(50e-6, 1e9) : make_tree_network(50e-6, 1e9);
+              leaders == CollectiveShape::ring ? make_ring_network(50e-6, 1e9) : make_tree_network(50e-6, 1e9);
           const double gathered_s = rounds * 5e-6 + (fullest - 1.0) / members * p / 20e9 + up_and_down_s;
           const Bytes parts{servers * fullest * payload.value() / members};
           const auto collective_s = [&](Operation operation) {
@@ -292,8 +291,8 @@ TEST(Network, AServerOfParametersStandsOnAServerOfItsOwnHoweverFullTheOthersAre)
   constexpr Bytes payload{1'000'000};
   for (const int workers : {3, 4, 5, 9, 10})
     for (const int group_size : {2, 3, 4}) {
-      const auto network =
-          make_two_level_network(workers, {.group_size = group_size, .inside = {0, inf}, .between = us_and_gb});
+      const auto network = make_two_level_network({0, inf}, CollectiveShape::ring,
+                                                  {.workers = workers, .group_size = group_size, .uplink = us_and_gb});
       for (int a = 0; a < workers + 3; ++a)
         for (int b = 0; b < workers + 3; ++b) {
           if (a == b) continue;
@@ -308,7 +307,8 @@ TEST(Network, AServerOfParametersStandsOnAServerOfItsOwnHoweverFullTheOthersAre)
 // Twelve workers on machines of four. Rank 12 is the global server. Ranks from 13 on are the regions' servers.
 TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
   constexpr Bytes payload{1'000'000};
-  const auto network = make_two_level_network(12, {.group_size = 4, .inside = {0, inf}, .between = us_and_gb});
+  const auto network =
+      make_two_level_network({0, inf}, CollectiveShape::ring, {.workers = 12, .group_size = 4, .uplink = us_and_gb});
   for (const int regions : {1, 2, 3, 6, 12}) {
     const int of_region = 12 / regions;
     const auto place = [&](int rank) {
@@ -434,10 +434,10 @@ TEST(Network, JitterOnSharedLinksStretchesEachHop) {
 }
 
 TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
-  const auto network = with_serial_latency(with_jitter(make_ring_network(1, inf), 0.25, 1), 0.3);
+  const auto network = with_jitter(make_ring_network(1, inf), 0.25, 1, 0.3);
   EXPECT_EQ(network->all_reduce(2, Bytes{100}), from_seconds(2 * 1.25 + 0.3));  // the mean: 1 s x (1 + 0.25) per round
   EXPECT_EQ(network->message({.payload = Bytes{100}}), from_seconds(1.25));
-  const auto star = with_serial_latency(make_parameter_server_network(2, {1, 100}), 0.3);
+  const auto star = with_jitter(make_parameter_server_network(2, {1, 100}), 0, 0, 0.3);
   EXPECT_EQ(star->all_reduce(2, Bytes{100}), from_seconds(2 * 1 + 4 * 1 + 0.3));
   Duration of_hops{};
   for (const Hop& hop : star->route(CollectiveCall{.members = 2, .payload = Bytes{100}}))
@@ -452,7 +452,7 @@ TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
 }
 
 TEST(Network, JitterLeavesASerialLatencyAsItIs) {
-  const auto network = with_serial_latency(with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1), 0.3);
+  const auto network = with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1, 0.3);
   const auto plain = with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1);
   for (int number = 0; number < 5; ++number) {
     const CollectiveCall call{.members = 2, .payload = Bytes{100}, .number = number};
@@ -472,7 +472,7 @@ TEST(Network, NoCostIsLongerThanTheLongestDuration) {
   const Link slow{.latency_s = 1, .bandwidth_bytes_per_s = 1e-9};
   for (const auto& network :
        {make_ring_network(1, 1e-9), make_tree_network(1, 1e-9), make_parameter_server_network(workers, slow),
-        with_serial_latency(make_parameter_server_network(workers, slow), 1e9),
+        with_jitter(make_parameter_server_network(workers, slow), 0, 0, 1e9),
         with_jitter(make_parameter_server_network(workers, slow), 2, 7)}) {
     EXPECT_EQ(network->all_reduce(workers, Bytes{1'000'000}), longest_duration);
     EXPECT_EQ(network->message({.from = Rank{0}, .to = Rank{1}, .payload = Bytes{1'000'000}}), longest_duration);
@@ -485,12 +485,14 @@ TEST(Network, RefusesWhatIsNoLatencyOrBandwidth) {
     EXPECT_THROW(make_ring_network(link.latency_s, link.bandwidth_bytes_per_s), std::invalid_argument);
     EXPECT_THROW(make_tree_network(link.latency_s, link.bandwidth_bytes_per_s), std::invalid_argument);
     EXPECT_THROW(make_parameter_server_network(2, link), std::invalid_argument);
-    EXPECT_THROW(make_two_level_network(4, {.inside = link, .between = us_and_gb}), std::invalid_argument);
-    EXPECT_THROW(make_two_level_network(4, {.inside = us_and_gb, .between = link}), std::invalid_argument);
+    EXPECT_THROW(make_two_level_network(link, CollectiveShape::ring, {.group_size = 2, .uplink = us_and_gb}),
+                 std::invalid_argument);
+    EXPECT_THROW(make_two_level_network(us_and_gb, CollectiveShape::ring, {.group_size = 2, .uplink = link}),
+                 std::invalid_argument);
   }
-  EXPECT_THROW(make_two_level_network(4, {.group_size = 0}), std::invalid_argument);
+  EXPECT_THROW(make_two_level_network(us_and_gb, CollectiveShape::ring, {.group_size = 0}), std::invalid_argument);
   EXPECT_THROW(with_jitter(make_fixed_network(0), -0.1, 1), std::invalid_argument);
-  EXPECT_THROW(with_serial_latency(make_fixed_network(0), -0.1), std::invalid_argument);
+  EXPECT_THROW(with_jitter(make_fixed_network(0), 0, 0, -0.1), std::invalid_argument);
 }
 
 using testing::HasSubstr;

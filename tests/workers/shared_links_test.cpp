@@ -66,7 +66,8 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
   networks.push_back(make_parameter_server_network(n, link));
   networks.push_back(make_ring_network(link.latency_s, link.bandwidth_bytes_per_s));
   networks.push_back(make_tree_network(link.latency_s, link.bandwidth_bytes_per_s));
-  networks.push_back(make_two_level_network(n, {.group_size = 2, .inside = {0, 1e12}, .between = link}));
+  networks.push_back(
+      make_two_level_network({0, 1e12}, CollectiveShape::ring, {.workers = n, .group_size = 2, .uplink = link}));
   for (const auto& network : networks) {
     const Programs setup{.workers = n, .network = network};
     setup.run(

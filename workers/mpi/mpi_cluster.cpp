@@ -10,12 +10,12 @@
 
 namespace syncopate {
 
-MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_communicators)
+MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_communicators, RunObserver* gets_rows)
     : options(given),
       communicators(given_communicators),
       self(given_communicators.rank()),
       transport(communicators.messages(), participants()),
-      rows(options.observer),
+      rows(gets_rows),
       bytes_reported(participants(), Bytes{0}),
       books_(options.workers) {
   const bool takes_part = is_worker() || is_server();
@@ -142,7 +142,7 @@ class MpiCheckpoints {
 // appear by their numbers (CheckpointLog), not their values. A restarted process replays the log: it answers the
 // program's calls from the log, without arithmetic, waiting or communication, until the call at which the ranks
 // stopped. There the state of the run is read from the checkpoint, and that call continues.
-class MpiReplayLog {
+class MpiReplayLog final : public RunObserver {
  public:
   // A call of Cluster, or an event between calls.
   enum class Call : std::uint8_t {
@@ -244,6 +244,13 @@ class MpiReplayLog {
     replays_ = true;
   }
 
+  // Logs a row and passes it to the observer. A replay repeats the other calls of the observer, so they are not logged.
+  void on_row(const StepRow& row) override {
+    record(Call::row, row);
+    observer_->on_row(row);
+  }
+  void on_publish(const Publication&) override {}
+
  private:
   Call next() const { return static_cast<Call>(calls_.bytes[calls_.next]); }
   void replay_rows() {
@@ -266,35 +273,13 @@ class MpiReplayLog {
   Position position_;
 };
 
-// Logs rows and passes them to an observer. Other calls of the observer are not logged, because a replay repeats them.
-class LoggedRows : public RunObserver {
- public:
-  LoggedRows(MpiReplayLog& replay_log, RunObserver* observer) : replay_log_(replay_log), observer_(observer) {}
-  void on_row(const StepRow& row) override {
-    replay_log_.record(MpiReplayLog::Call::row, row);
-    observer_->on_row(row);
-  }
-  void on_publish(const Publication& publication) override { observer_->on_publish(publication); }
-
- private:
-  MpiReplayLog& replay_log_;
-  RunObserver* observer_;
-};
-
 using Call = MpiReplayLog::Call;
-
-MpiOptions with_observer(MpiOptions options, RunObserver& observer) {
-  if (options.observer && options.store) options.observer = &observer;
-  return options;
-}
 
 // The parts of a run, constructed again for each run.
 struct MpiRun {
   MpiRun(const MpiOptions& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
       : replay_log(given.store ? CheckpointLog::here() : nullptr, given.observer),
-        logged_rows(replay_log, given.observer),
-        options(with_observer(given, logged_rows)),
-        state(options, communicators),
+        state(given, communicators, given.observer ? &replay_log : nullptr),
         waiting(
             state, rounds, [this] { progress(); }, [this] { checkpoints.stop_if_called(); }),
         collectives(state, waiting),
@@ -305,8 +290,6 @@ struct MpiRun {
         checkpoints(state, collectives, [this](ByteSink& out, Time at) { write_checkpoint(out, at); }) {}
 
   MpiReplayLog replay_log;
-  LoggedRows logged_rows;
-  MpiOptions options;
   MpiRunState state;
   MpiWaiting waiting;
   MpiCollectives collectives;
@@ -360,7 +343,7 @@ struct MpiRun {
 
   void serialise(StateArchive& archive) {
     archive(state, collectives, partial_sums, messages, micro_batches, totals);
-    if (options.record) serialise_record(archive, state);
+    if (state.options.record) serialise_record(archive, state);
   }
 
  private:
@@ -375,7 +358,7 @@ struct MpiRun {
     replay_log.write(out);
     StateArchive archive(out);
     archive(at);
-    options.store->serialise(archive);
+    state.options.store->serialise(archive);
     archive(*this);
     CheckpointLog::here()->write_values(out, replay_log.position().values);
   }

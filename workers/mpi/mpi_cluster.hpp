@@ -136,7 +136,7 @@ class WallAccount {
 // The state that the parts of an MPI rank share: its rank, transport, clock, book and counts.
 class MpiRunState {
  public:
-  MpiRunState(const MpiOptions& options, MpiCommunicators& communicators);
+  MpiRunState(const MpiOptions& options, MpiCommunicators& communicators, RunObserver* gets_rows);
 
   const MpiOptions& options;
   MpiCommunicators& communicators;

@@ -238,7 +238,7 @@ class LinkedNetwork : public NetworkModel {
   bool contention_;
 };
 
-enum class Shape { ring, tree };
+using Shape = CollectiveShape;
 double flat_s(Shape shape, const Link& link, Operation operation, int members, Bytes payload) {
   return (shape == Shape::tree ? tree_s : ring_s)(link, operation, members, payload);
 }
@@ -521,20 +521,14 @@ LinkOptions read_link_options(Settings& settings, const NetworkContext& context,
 }
 
 std::unique_ptr<NetworkModel> vary(Settings& settings, const NetworkContext& context,
-                                   std::unique_ptr<NetworkModel> network) {
+                                   std::unique_ptr<NetworkModel> network, bool has_serial_latency = true) {
   const double jitter =
       settings.number({"jitter", "Each cost is multiplied by 1 + jitter x E, where E is exponential with mean 1."},
                       Range::between(0, most_jitter), 0.0);
-  return jitter > 0 ? with_jitter(std::move(network), jitter, context.seed) : std::move(network);
-}
-
-// Adds jitter, then the serial latency, which does not vary.
-std::unique_ptr<NetworkModel> vary_and_delay(Settings& settings, const NetworkContext& context,
-                                             std::unique_ptr<NetworkModel> network) {
-  network = vary(settings, context, std::move(network));
-  const double serial_s = settings.number({"serial_s", "Time that is added to every collective (T^c).", "s"},
-                                          Range::between(0, longest_delay), 0.0);
-  return serial_s > 0 ? with_serial_latency(std::move(network), serial_s) : std::move(network);
+  const Key serial{"serial_s", "Time that is added to every collective (T^c).", "s"};
+  const double serial_s = has_serial_latency ? settings.number(serial, Range::between(0, longest_delay), 0.0) : 0;
+  if (jitter == 0 && serial_s == 0) return network;
+  return with_jitter(std::move(network), jitter, context.seed, serial_s);
 }
 
 void refuse_links(Settings& settings, std::string_view reason) {
@@ -556,7 +550,7 @@ std::unique_ptr<NetworkModel> read_fixed(Settings& settings, const NetworkContex
   refuse_links(settings, "with kind = \"fixed\" nothing occupies a link");
   const double latency_s = settings.number({"latency_s", "The time of each collective and each message.", "s"},
                                            Range::between(0, longest_delay));
-  return vary(settings, context, make_fixed_network(latency_s));
+  return vary(settings, context, make_fixed_network(latency_s), false);
 }
 
 template <Shape shape>
@@ -572,30 +566,30 @@ std::unique_ptr<NetworkModel> read_flat(Settings& settings, const NetworkContext
   LinkOptions options = read_link_options(settings, context, link, &link);
   options.group_size = group_size;
   options.uplink = uplink;
-  return vary_and_delay(settings, context, std::make_unique<FlatNetwork>(shape, link, options));
+  return vary(settings, context, std::make_unique<FlatNetwork>(shape, link, options));
 }
 
 // Here latency_s and bandwidth_bytes_per_s describe the uplinks; in other models they describe the workers' links.
 std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkContext& context) {
-  TwoLevelOptions levels;
-  levels.group_size = read_group_size(settings, context);
-  levels.between = read_link(settings);
+  const int group_size = read_group_size(settings, context);
+  const Link uplink = read_link(settings);
   Settings inside = settings.section({"inside", "The workers' own links inside a group."});
-  levels.inside = read_link(inside);
-  using Between = TwoLevelOptions::Between;
-  levels.leaders = settings.choice({"between", "The shape of the collectives between the groups' leaders."},
-                                   {{"ring", Between::ring}, {"tree", Between::tree}}, levels.leaders);
+  const Link own = read_link(inside);
+  const Shape leaders = settings.choice({"between", "The shape of the collectives between the groups' leaders."},
+                                        {{"ring", Shape::ring}, {"tree", Shape::tree}}, Shape::ring);
   settings.refuse("racks",
                   "with kind = \"two-level\" latency_s and bandwidth_bytes_per_s describe the groups' uplinks");
-  const LinkOptions options = read_link_options(settings, context, levels.inside, &levels.between);
-  return vary_and_delay(settings, context, make_two_level_network(options.workers, levels, options));
+  LinkOptions options = read_link_options(settings, context, own, &uplink);
+  options.group_size = group_size;
+  options.uplink = uplink;
+  return vary(settings, context, make_two_level_network(own, leaders, options));
 }
 
 std::unique_ptr<NetworkModel> read_parameter_server(Settings& settings, const NetworkContext& context) {
   const Link link = read_link(settings);
   settings.refuse("racks", "with kind = \"parameter-server\" all workers share the server's link");
   const LinkOptions options = read_link_options(settings, context, link, nullptr);
-  return vary_and_delay(settings, context, make_parameter_server_network(options.workers, link, options));
+  return vary(settings, context, make_parameter_server_network(options.workers, link, options));
 }
 
 constexpr std::array network_rows = {
@@ -635,12 +629,8 @@ std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwid
   return std::make_unique<FlatNetwork>(Shape::tree, Link{latency_s, bandwidth_bytes_per_s}, options);
 }
 
-std::unique_ptr<NetworkModel> make_two_level_network(int workers, const TwoLevelOptions& levels, LinkOptions options) {
-  options.workers = workers;
-  options.group_size = levels.group_size;
-  options.uplink = levels.between;
-  const Shape leaders = levels.leaders == TwoLevelOptions::Between::tree ? Shape::tree : Shape::ring;
-  return std::make_unique<TwoLevelNetwork>(levels.inside, leaders, options);
+std::unique_ptr<NetworkModel> make_two_level_network(const Link& inside, Shape leaders, const LinkOptions& options) {
+  return std::make_unique<TwoLevelNetwork>(inside, leaders, options);
 }
 
 std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const Link& server_link, LinkOptions options) {
@@ -648,12 +638,9 @@ std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const L
   return std::make_unique<ParameterServerNetwork>(server_link, options);
 }
 
-std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed) {
-  return std::make_unique<ChangedNetwork>(std::move(network), jitter, seed, 0);
-}
-
-std::unique_ptr<NetworkModel> with_serial_latency(std::unique_ptr<NetworkModel> network, double serial_s) {
-  return std::make_unique<ChangedNetwork>(std::move(network), 0, 0, serial_s);
+std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed,
+                                          double serial_s) {
+  return std::make_unique<ChangedNetwork>(std::move(network), jitter, seed, serial_s);
 }
 
 std::span<const NetworkRow> networks() { return network_rows; }

@@ -234,23 +234,18 @@ struct LinkOptions {
   bool contention = true;  // false: messages and collectives take the time that they take alone
 };
 
-struct TwoLevelOptions {
-  enum class Between { ring, tree };
-  int group_size = 2;
-  Link inside{};   // a worker's own link
-  Link between{};  // a group's uplink
-  Between leaders = Between::ring;
-};
+// The shape of a network's collectives, or of those between the groups' leaders.
+enum class CollectiveShape { ring, tree };
 
 // The following throw std::invalid_argument for a latency below 0 or a bandwidth that is not above 0; both may be
-// infinite. In the two-level and the star network, the other arguments override the corresponding options.
+// infinite. `workers` overrides the option.
 std::unique_ptr<NetworkModel> make_ring_network(double latency_s, double bandwidth_bytes_per_s,
                                                 const LinkOptions& options = {});
 std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwidth_bytes_per_s,
                                                 const LinkOptions& options = {});
-// Also throws for a group_size below 1.
-std::unique_ptr<NetworkModel> make_two_level_network(int workers, const TwoLevelOptions& levels,
-                                                     LinkOptions options = {});
+// `inside`: a worker's own link. Also throws for a group_size below 1.
+std::unique_ptr<NetworkModel> make_two_level_network(const Link& inside, CollectiveShape leaders,
+                                                     const LinkOptions& options);
 std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const Link& server_link,
                                                             LinkOptions options = {});
 // With a latency of 0, communication is free.
@@ -263,10 +258,9 @@ std::unique_ptr<NetworkModel> make_fixed_network(double latency_s);
 // its number among the collectives of the same members, and once per message, identified by its sender and number. So
 // all methods of an experiment get the same draws. Throws std::invalid_argument for a jitter that is negative or
 // infinite.
-std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed);
-
-// Adds serial_s to the time of every collective: T^c of Giladi et al. 2023.
-std::unique_ptr<NetworkModel> with_serial_latency(std::unique_ptr<NetworkModel> network, double serial_s);
+// serial_s is added to the time of every collective and does not vary: T^c of Giladi et al. 2023.
+std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed,
+                                          double serial_s = 0);
 
 struct NetworkContext {
   std::optional<int> workers{};  // empty: the file's number is faulty, and checks against it are skipped
