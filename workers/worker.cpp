@@ -212,25 +212,25 @@ std::optional<Gradient> Worker::compute_slot(const MicroBatch& slot, const Micro
 }
 
 // A step's gradient belongs to one version of a server's model, so at a newer version the whole step begins again.
-template <typename Slot>
-Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
+Gradient Worker::compute_step_with_outages(MicroBatch slot, Samples samples) {
   Gradient sum;
   const Servers servers = context_.cluster.servers();
   const bool restarts_step = servers > 0 && !servers.hold_slices();
-  Attempts attempts{.of = slot_of(0), .is_step = restarts_step};
-  for (int m = 0; m < micro_batches();) {
-    const MicroBatch slot = slot_of(m);
+  const int first = slot.index, end = first + micro_batches();
+  Attempts attempts{.of = slot, .is_step = restarts_step};
+  while (slot.index < end) {
     const auto gradient = context_.cluster.compute_gradient(rank_, model_, slot, slot, {});
     if (gradient) {
       sum += *gradient;
-      ++m;
-      if (!restarts_step) attempts = {.of = slot_of(m)};
+      ++slot.index;
+      if (!restarts_step) attempts = {.of = slot};
     } else if (loses_state(attempts) && !restarts_step) {
       recover();
     } else {
       discard(std::exchange(sum, {}));
-      m = 0;
+      slot.index = first;
       ask_server_for_model(CalledFrom::current());
+      if (samples == Samples::of_step) slot.step = step_;
     }
   }
   return sum;
@@ -270,27 +270,15 @@ void Worker::recover() {
   recovery_.reset();
 }
 
-// Reserves the worker's next unused samples and returns the step to which they belong.
-Step Worker::take_turn() {
-  const Step turn = taken_ / micro_batches();
+Gradient Worker::compute_step_gradient(Samples samples) {
+  const bool in_turn = samples == Samples::in_turn;
+  if (in_turn && cancelled_turns_ > Step{0}) return *compute_turn(Deadline());
+  const MicroBatch first =
+      in_turn ? MicroBatch{rank_, taken_ / micro_batches(), 0} : MicroBatch{rank_, step_, next_micro_batch_};
+  if (!in_turn) next_micro_batch_ += micro_batches();
   taken_ += micro_batches();
-  return turn;
-}
-
-Gradient Worker::compute_step() {
-  const MicroBatch first{rank_, step_, next_micro_batch_};
-  next_micro_batch_ += micro_batches();
-  taken_ += micro_batches();
-  if (may_lose_state_)
-    return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step_, first.index + m}; });
+  if (may_lose_state_) return compute_step_with_outages(first, samples);
   return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
-}
-
-Gradient Worker::compute_turn() {
-  if (cancelled_turns_ > Step{0}) return *compute_turn(Deadline());
-  const Step step = take_turn();
-  if (may_lose_state_) return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step, m}; });
-  return context_.cluster.compute_gradients(rank_, model_, {rank_, step, 0}, micro_batches());
 }
 
 std::optional<Gradient> Worker::compute_step_gradient(const Deadline& deadline, Samples samples) {
@@ -308,7 +296,8 @@ std::optional<Gradient> Worker::compute_step_gradient(const Deadline& deadline, 
 
 // Durations are drawn for the current step plus the number of cancelled steps, so that a repeated step gets new ones.
 std::optional<Gradient> Worker::compute_turn(const Deadline& deadline) {
-  const Step step = take_turn();
+  const Step step = taken_ / micro_batches();
+  taken_ += micro_batches();
   Gradient sum;
   for (int m = 0; m < micro_batches(); ++m) {
     const auto gradient = compute_slot({rank_, step + cancelled_turns_, m}, {rank_, step, m}, deadline);

@@ -148,7 +148,8 @@ class Participant {
 
   Rank rank() const { return rank_; }
   int size() const { return size_; }  // N, the number of workers
-  Rank server() const;                // the server of this worker; for a region's server: the global server
+  // The server of this worker; for a region's server: the global server.
+  Rank server() const { return context_.cluster.servers().server_of(rank_, size_); }
   int micro_batches() const { return context_.micro_batches; }  // M
 
   Time now() const { return context_.cluster.now(rank_); }
@@ -303,8 +304,6 @@ class Participant {
   std::unique_ptr<CompressedMessages> compressed_messages_;  // workers only; null: messages are dense
 };
 
-inline Rank Participant::server() const { return context_.cluster.servers().server_of(rank_, size_); }
-
 template <typename Value>
 class ResetOnOutage;
 class CompressedSum;
@@ -387,9 +386,7 @@ class Worker final : public Participant {
   // Returns the gradient of a whole step as a sum over M micro-batches, not divided by M. The overload with a deadline
   // returns nothing if the deadline passes first, if this worker's data are used up, or if the deadline is a message
   // and no participant is left to send one.
-  Gradient compute_step_gradient(Samples samples = Samples::of_step) {
-    return samples == Samples::of_step ? compute_step() : compute_turn();
-  }
+  Gradient compute_step_gradient(Samples samples = Samples::of_step);
   std::optional<Gradient> compute_step_gradient(const Deadline& deadline, Samples samples = Samples::of_step);
 
   // Takes one optimizer step on the worker's own model along `gradient`, at the schedule's learning rate.
@@ -514,17 +511,13 @@ class Worker final : public Participant {
   friend class ResetOnOutage;
 
   std::optional<Gradient> compute_slot(const MicroBatch& slot, const MicroBatch& samples, const Deadline& deadline);
-  Step take_turn();
-  Gradient compute_step();
-  Gradient compute_turn();
   std::optional<Gradient> compute_turn(const Deadline& deadline);
   bool nobody_can_send() const;
   bool loses_state(Attempts& attempts);
   [[noreturn]] void give_up(const Attempts& attempts) const;
   void recover();
   void ask_server_for_model(CalledFrom at);
-  template <typename Slot>
-  [[gnu::noinline]] Gradient compute_step_with_outages(const Slot& slot_of);
+  [[gnu::noinline]] Gradient compute_step_with_outages(MicroBatch slot, Samples samples);
   [[gnu::noinline]] void all_reduce_compressed(Gradient& gradient, const SumOptions& options, CalledFrom at);
   [[gnu::noinline]] void all_reduce_weighted(Gradient& gradient, const SumOptions& options, CalledFrom at);
   Collective compressed(Collective&& average);

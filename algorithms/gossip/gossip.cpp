@@ -171,12 +171,9 @@ std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int 
   const std::size_t faults = table.faults_so_far();
   const auto file = find_data_file(table);
   if (!file || table.faults_so_far() > faults) return std::nullopt;
-  try {
-    return links_in(*file, workers, what);
-  } catch (const FileFault& problem) {
-    report(problem, table);
-    return std::nullopt;
-  }
+  std::optional<std::vector<WeightedLink>> links;
+  read_or_report(table, file->name, [&] { links = links_in(*file, workers, what); });
+  return links;
 }
 
 // There is a limit because W is stored as a full matrix, which is multiplied to compute the spectral gap.

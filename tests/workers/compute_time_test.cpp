@@ -58,20 +58,15 @@ class DelayOfPlace final : public DelayProcess {
   double mean_s() const override { return 0; }
 };
 
-// Delays that exist only for the first `count` micro-batches of a step, and for one more on worker 2 and in step 5.
+// Delays of 0 s from a recording that may end.
 class FewDelays final : public DelayProcess {
  public:
-  explicit FewDelays(std::size_t count, double mean_s = 0) : count_(count), mean_s_(mean_s) {}
+  explicit FewDelays(double mean_s = 0) : mean_s_(mean_s) {}
   void add(const RandomStream&, std::uint32_t, std::span<double>) const override {}
   double mean_s() const override { return mean_s_; }
-  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
-    const std::size_t count = count_ + (stream.worker == Rank{2}) + (stream.step == Step{5});
-    return std::clamp<std::size_t>(count - std::min<std::size_t>(first, count), 1, most);
-  }
   bool can_run_out() const override { return true; }
 
  private:
-  std::size_t count_;
   double mean_s_;
 };
 
@@ -211,35 +206,18 @@ TEST(ComputeTime, BaseAndAddedMakeTheDuration) {
   }
 }
 
-TEST(ComputeTime, IsKnownAheadAsFarAsEachOfItsPartsIs) {
-  const auto few = std::make_shared<FewDelays>(4), more = std::make_shared<FewDelays>(9);
+TEST(ComputeTime, CanRunOutIfAnyOfItsPartsCan) {
+  const auto few = std::make_shared<FewDelays>();
   const auto plain = constant_delay(1);
-  const auto known = [](const ComputeTime& time, std::uint32_t first, std::size_t most, int worker = 0, Step step = 0) {
-    return time.known_ahead(Rank{worker}, step, first, most);
-  };
-  const ComputeTime never_ends(1, 1.0, {}, {plain});
-  EXPECT_FALSE(never_ends.can_run_out());
-  EXPECT_EQ(known(never_ends, 3, 12), 12u);
-  for (const Delays& delays : {Delays{few, more, plain}, {plain, more, few}, {few}}) {
-    const ComputeTime added(1, 1.0, {}, delays);
-    EXPECT_TRUE(added.can_run_out());
-    EXPECT_EQ(known(added, 0, 12), 4u);
-    EXPECT_EQ(known(added, 1, 12), 3u);
-    EXPECT_EQ(known(added, 1, 2), 2u);
-    EXPECT_EQ(known(added, 20, 12), 1u);  // the least answer, also beyond the end
-    EXPECT_EQ(known(added, 0, 12, 2), 5u);
-    EXPECT_EQ(known(added, 0, 12, 0, 5), 5u);
-  }
-  const ComputeTime recorded(1, few, {}, {more}), short_delays(1, more, {}, {few}), alone(1, few, {}, {});
-  for (const ComputeTime* time : {&recorded, &short_delays, &alone}) {
-    EXPECT_TRUE(time->can_run_out());
-    EXPECT_EQ(known(*time, 0, 12), 4u);
-  }
+  for (const Delays& delays : {Delays{few, plain}, {plain, few}, {few}})
+    EXPECT_TRUE(ComputeTime(1, 1.0, {}, delays).can_run_out());
+  EXPECT_TRUE(ComputeTime(1, few, {}, {plain}).can_run_out());
+  EXPECT_FALSE(ComputeTime(1, 1.0, {}, {plain}).can_run_out());
   EXPECT_FALSE(ComputeTime(1, plain, {}, {plain}).can_run_out());
 }
 
 TEST(ComputeTime, HasAMeanWhereEachOfItsDelaysHasOne) {
-  const auto endless = std::make_shared<FewDelays>(1, infinity);
+  const auto endless = std::make_shared<FewDelays>(infinity);
   EXPECT_TRUE(ComputeTime(1, 1.0, {}, {}).has_finite_mean());
   EXPECT_TRUE(ComputeTime(1, 1.0, {}, {constant_delay(1), exponential_delay(2)}).has_finite_mean());
   EXPECT_FALSE(ComputeTime(1, 1.0, {}, {endless}).has_finite_mean());

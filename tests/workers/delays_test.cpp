@@ -652,46 +652,15 @@ TEST(ScopedDelay, ShortestMicroBatchIsTheInfimumOverAll) {
   EXPECT_DOUBLE_EQ(shortest(normal_delay(0, 0.1)), 1e-9);  // no micro-batch takes less than a nanosecond
 }
 
-// Worker n has delays of its micro-batches m < 3 + n.
 class Recorded final : public DelayProcess {
  public:
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    EXPECT_LE(first + added_s.size(), 3 + static_cast<std::size_t>(stream.worker.value));
-  }
+  void add(const RandomStream&, std::uint32_t, std::span<double>) const override {}
   double mean_s() const override { return 0; }
-  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
-    const std::size_t count = 3 + static_cast<std::size_t>(stream.worker.value);
-    return std::clamp<std::size_t>(count - std::min<std::size_t>(first, count), 1, most);
-  }
   bool can_run_out() const override { return true; }
 };
 
-// A delay that can run out can also do so with a scope. known_ahead() then answers for the workers and steps that the
-// scope affects.
-TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
-  const auto recorded = std::make_shared<Recorded>();
-  const auto known = [&](const DelayReach& reach, int worker, std::uint32_t first = 0, Step step = 0) {
-    const auto scoped = scoped_delay(recorded, reach);
-    EXPECT_TRUE(scoped->can_run_out());
-    return scoped->known_ahead({.seed = 7, .worker = Rank{worker}, .step = step}, first, 12);
-  };
-  EXPECT_EQ(known({.workers = {1}}, 1), 4u);
-  EXPECT_EQ(known({.workers = {1}}, 1, 3), 1u);
-  EXPECT_EQ(known({.workers = {1}}, 2), 12u);
-  EXPECT_EQ(known({.group_size = 3}, 5), 4u);             // worker 5 is in group 1
-  EXPECT_EQ(known({.scope = DelayScope::step}, 1), 12u);  // one delay per step is drawn
-  EXPECT_EQ(known({.scope = DelayScope::step}, 1, 9), 12u);
-  const DelayReach in_bursts{.group_size = 2, .bursts = BurstLengths{3, 5}, .cluster_size = 4};
-  const auto marker = scoped_delay(constant_delay(1), in_bursts);
-  int on_steps = 0;
-  for (int step = 0; step < 50; ++step) {
-    std::vector<double> is_on(1);
-    marker->add({.seed = 7, .worker = Rank{3}, .step = Step{step}}, 0, is_on);
-    EXPECT_EQ(known(in_bursts, 3, 0, step), is_on[0] > 0 ? 4u : 12u) << step;
-    on_steps += is_on[0] > 0;
-  }
-  EXPECT_GT(on_steps, 0);
-  EXPECT_LT(on_steps, 50);
+TEST(ScopedDelay, CanRunOutIfItsProcessCan) {
+  EXPECT_TRUE(scoped_delay(std::make_shared<Recorded>(), {.group_size = 3})->can_run_out());
   EXPECT_FALSE(scoped_delay(exponential_delay(1), {.group_size = 3})->can_run_out());
 }
 

@@ -128,11 +128,6 @@ TEST(Trace, WhatWasDroppedIsAnErrorOnlyWhereItIsAskedFor) {
   EXPECT_THAT(failure(*delay, 1, 1, 1, 2), HasSubstr("micro-batch 2"));
   EXPECT_THAT(failure(*delay, 0, 0, 4), AllOf(HasSubstr("micro-batch 3"), HasSubstr("at most 3")));
   EXPECT_THAT(failure(*delay, 2, 0, 1), HasSubstr("worker 2"));
-  const ComputeTime time(1, delay, {}, {});
-  EXPECT_EQ(time.known_ahead(Rank{0}, Step{0}, 0, 12), 3u);
-  EXPECT_EQ(time.known_ahead(Rank{0}, Step{0}, 1, 1), 1u);
-  EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 0, 12), 1u);
-  EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 1, 12), 1u);  // the error comes when the micro-batch is drawn
 }
 
 // Rows of a recorded run from which many rows are missing, even whole steps of a worker. They are in any order.
@@ -437,7 +432,6 @@ TEST(TraceStretch, MicroBatchesBeyondAStepContinueInTheNextOnes) {
       process->add(stream, static_cast<std::uint32_t>(m), alone);
       EXPECT_EQ(alone[0], together[static_cast<std::size_t>(m - 1)]);
     }
-    EXPECT_EQ(process->known_ahead(stream, 1, 6), 1u);
     std::vector<double> too_many(3, 0.0);
     EXPECT_THROW(strict->add(stream, 0, too_many), RunFailure);
   }

@@ -98,7 +98,6 @@ std::vector<Rank> MpiTransport::others_of(Ranks ranks) const {
 
 void MpiTransport::transport(std::int32_t kind, std::span<const Rank> to, std::span<const std::byte> contents,
                              std::shared_ptr<const FlatVector> body) {
-  frames_sent_ += std::ssize(to);
   for (const Rank rank : to) ++sent_to_[rank];
   const Header header{.kind = kind, .from = self_.value, .floats = body ? static_cast<std::int64_t>(body->size()) : 0};
   const auto envelope = std::make_shared<std::vector<std::byte>>(sizeof(Header) + contents.size());
@@ -114,7 +113,6 @@ void MpiTransport::progress() {
 }
 
 void MpiTransport::accept(const MPI_Status& message) {
-  ++frames_received_;
   ++received_from_[Rank{message.MPI_SOURCE}];
   const std::vector<std::byte> envelope = take_message(message, communicator_);
   const auto header = read_bytes<Header>(envelope);

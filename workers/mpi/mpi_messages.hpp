@@ -121,8 +121,6 @@ class MpiTransport {
   bool has_nothing_half_way();
   bool sending() const { return !sends_.empty(); }
   // Numbers of frames so far, including announcements.
-  std::int64_t frames_sent() const { return frames_sent_; }
-  std::int64_t frames_received() const { return frames_received_; }
   const ByRank<std::int64_t>& sent_to() const { return sent_to_; }
   const ByRank<std::int64_t>& received_from() const { return received_from_; }
 
@@ -154,8 +152,6 @@ class MpiTransport {
   MPI_Comm communicator_;
   Rank self_;
   int participants_;
-  std::int64_t frames_sent_ = 0;
-  std::int64_t frames_received_ = 0;
   ByRank<std::int64_t> sent_to_;
   ByRank<std::int64_t> received_from_;
   MpiSends sends_;

@@ -241,7 +241,7 @@ bool PartialRounds::takes_place() const {
 
 PartialRound PartialRounds::take() {
   PartialRound round;
-  round.number = open_++;
+  ++open_;
   round.arrived = arrived_;
   for (auto& [rank, part] : std::exchange(parts_, {})) {
     add_values_to(round.sum, round.wide, std::move(part.values), part.wide);

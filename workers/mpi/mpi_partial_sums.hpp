@@ -29,8 +29,7 @@ struct PartialArrival {
 
 // A round that has taken place.
 struct PartialRound {
-  std::int64_t number = 0;  // from 0
-  FlatVector sum;           // added up in the order of ranks; empty if no worker sent values
+  FlatVector sum;  // added up in the order of ranks; empty if no worker sent values
   bool wide = false;
   std::int64_t micro_batches = 0;   // number in the sum
   std::vector<MicroBatch> carried;  // micro-batches in the sum, as far as they are known

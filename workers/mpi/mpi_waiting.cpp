@@ -1,6 +1,7 @@
 #include "workers/mpi/mpi_waiting.hpp"
 
 #include <array>
+#include <numeric>
 
 namespace syncopate {
 
@@ -67,9 +68,10 @@ void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
 void MpiWaiting::look_for_deadlock(const Awaited& awaited) {
   MpiTransport& transport = state_.transport;
   if (!rounds_.is_due(waiting_since_ns_) || !transport.has_nothing_half_way()) return;
+  const auto total = [](const auto& frames) { return std::accumulate(frames.begin(), frames.end(), std::int64_t{0}); };
   const bool is_over = rounds_.join({.wait = waits_,
-                                     .frames_sent = transport.frames_sent(),
-                                     .frames_received = transport.frames_received(),
+                                     .frames_sent = total(transport.sent_to()),
+                                     .frames_received = total(transport.received_from()),
                                      .what = awaited.what});
   if (!is_over) return;
   const std::string from = awaited.from ? state_.name_of(*awaited.from) : "";

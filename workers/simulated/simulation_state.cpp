@@ -107,16 +107,15 @@ Duration DurationPrefetch::of(const MicroBatch& micro_batch) {
   const int count = static_cast<int>(ahead.times.size());
   const bool is_drawn =
       ahead.step == micro_batch.step && micro_batch.index >= ahead.first && micro_batch.index < ahead.first + count;
-  if (!is_drawn) draw_one_by_one(ahead, micro_batch, std::clamp(micro_batches_, 1, most_ahead));
+  if (!is_drawn) {
+    const int drawn = compute_time_.can_run_out() ? 1 : std::clamp(micro_batches_, 1, most_ahead);
+    ahead.times.resize(static_cast<std::size_t>(drawn));
+    ahead.step = micro_batch.step;
+    ahead.first = micro_batch.index;
+    compute_time_.durations(micro_batch.worker, micro_batch.step, static_cast<std::uint32_t>(micro_batch.index),
+                            ahead.times);
+  }
   return ahead.times[static_cast<std::size_t>(micro_batch.index - ahead.first)];
-}
-
-void DurationPrefetch::draw_one_by_one(OneByOne& ahead, const MicroBatch& first, int count) {
-  const auto index = static_cast<std::uint32_t>(first.index);
-  ahead.times.resize(compute_time_.known_ahead(first.worker, first.step, index, static_cast<std::size_t>(count)));
-  ahead.step = first.step;
-  ahead.first = first.index;
-  compute_time_.durations(first.worker, first.step, index, ahead.times);
 }
 
 void SleepTracker::begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline) {

@@ -290,7 +290,6 @@ class DurationPrefetch {
   [[gnu::noinline]] void draw_same_step(const MicroBatch& first, int count);
   void draw_next_steps(Rank worker);
   void draw_own_steps(Rank worker, Step first, int steps);
-  void draw_one_by_one(OneByOne& ahead, const MicroBatch& first, int count);
   void draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times);
 
   const ComputeTime& compute_time_;

@@ -251,13 +251,6 @@ bool ComputeTime::can_run_out() const {
          std::ranges::any_of(delays_, [](const auto& delay) { return delay->can_run_out(); });
 }
 
-std::size_t ComputeTime::known_ahead(Rank worker, Step step, std::uint32_t first, std::size_t most) const {
-  if (base_) most = base_->known_ahead(stream(0, worker, step), first, most);
-  for (std::size_t position = 0; position < delays_.size(); ++position)
-    most = delays_[position]->known_ahead(stream(position, worker, step), first, most);
-  return most;
-}
-
 Duration ComputeTime::base(Rank worker) const {
   const double base_s = base_ ? base_->mean_s() * factor(worker) : declared(worker);
   return std::max(from_seconds(base_s), Duration{1});

@@ -56,10 +56,6 @@ class DelayProcess {
   // The infimum over this worker's micro-batches.
   virtual double shortest_s(Rank /*worker*/) const { return minimum_s(); }
 
-  // The number of delays from `first` on that can be drawn now, from 1 to `most`.
-  virtual std::size_t known_ahead(const RandomStream& /*stream*/, std::uint32_t /*first*/, std::size_t most) const {
-    return most;
-  }
   // Whether delays depend on the samples. The stream then identifies the samples, which may belong to another worker or
   // step.
   virtual bool follows_samples() const { return false; }
@@ -95,10 +91,7 @@ class ComputeTime {
   };
   void durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const;
 
-  // The number of micro-batches from `first` on that can be drawn ahead, from 1 to `most`; only a trace limits it.
-  std::size_t known_ahead(Rank worker, Step step, std::uint32_t first, std::size_t most) const;
-
-  // Whether the base or a delay comes from a recording, which may end.
+  // Whether the base or a delay comes from a recording, which may end. If so, nothing may be drawn ahead.
   bool can_run_out() const;
 
   // Whether the base depends on a micro-batch's samples. The functions above assume that each micro-batch has its own

@@ -108,11 +108,6 @@ class ScopedDelay final : public DelayProcess {
     return {};
   }
   double shortest_s(Rank worker) const override { return concerns(worker) ? minimum_s() : 0; }
-  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
-    if (scope_ != DelayScope::micro_batch || !concerns(stream.worker)) return most;
-    const RandomStream own = of_group(stream);
-    return bursts_ && !bursts_->is_on(of_bursts(own)) ? most : process_->known_ahead(own, first, most);
-  }
   bool can_run_out() const override { return process_->can_run_out(); }
 
  private:

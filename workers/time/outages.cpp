@@ -222,29 +222,26 @@ WorkerOutages OutagePlan::of(Rank worker) const {
     const OutageEntry& entry = entries_[i];
     if (!concerns(entry, worker)) continue;
     WorkerOutages::Source source;
-    const RandomStream stream = {.seed = seed_,
-                                 .purpose = Purpose::outage,
-                                 .stream = static_cast<std::uint8_t>(i),
-                                 .worker = worker,
-                                 .step = Step{-1}};
+    source.stream = {.seed = seed_,
+                     .purpose = Purpose::outage,
+                     .stream = static_cast<std::uint8_t>(i),
+                     .worker = worker,
+                     .step = Step{-1}};
     if (const auto* scheduled = std::get_if<ScheduledOutage>(&entry.when)) {
       const Time begin = later(start_time, scheduled->at);
-      source.next = {begin, later(begin, scheduled->duration), entry.loses_state};
+      source.following.push_back({begin, later(begin, scheduled->duration), entry.loses_state});
     } else if (const auto* recorded = std::get_if<RecordedOutages>(&entry.when)) {
-      const auto place =
-          entry.workers.empty()
-              ? static_cast<std::size_t>(worker.value)
-              : static_cast<std::size_t>(std::ranges::find(entry.workers, worker) - entry.workers.begin());
-      source.following = recorded_outages(*recorded, node_of(*recorded, place, stream), entry.loses_state);
-      source.advance();
+      const auto own = std::ranges::find(entry.workers, worker);
+      const auto place = entry.workers.empty() ? worker.value : own - entry.workers.begin();
+      source.following = recorded_outages(*recorded, node_of(*recorded, static_cast<std::size_t>(place), source.stream),
+                                          entry.loses_state);
     } else {
       source.is_random = true;
       source.means = std::get<RandomOutages>(entry.when);
-      source.stream = stream;
       source.next = {start_time, start_time, entry.loses_state};
-      source.advance();
     }
-    result.sources_.push_back(source);
+    source.advance();
+    result.sources_.push_back(std::move(source));
   }
   return result;
 }

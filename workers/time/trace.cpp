@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <sstream>
 #include <system_error>
@@ -86,9 +87,6 @@ class TraceDelay final : public DelayProcess {
   double shortest_s(Rank worker) const override {
     if (replay_.stretch) return minimum_s();  // the worker may follow any recorded worker
     return replay_.scale * trace_->minimum_s(rows_of(worker)) + replay_.shift_s;
-  }
-  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
-    return std::max<std::size_t>(find(stream, first, most).size(), 1);
   }
   bool can_run_out() const override { return true; }
 
@@ -378,32 +376,30 @@ std::optional<DataFile> find_data_file(Settings& settings) {
                  "any content"};
   static_cast<void>(settings.has(hash));  // makes the key known even if there is no file
   if (path.empty()) return std::nullopt;
-  try {
-    DataFile file{
-        .name = path.string(), .content = recording ? std::string(recording->content) : file_content(path), .hash = {}};
-    file.hash = content_hash(file.content);
-    if (settings.text("file_hash", file.hash) != file.hash)
+  std::optional<DataFile> file;
+  read_or_report(settings, path, [&] {
+    std::string content = recording ? std::string(recording->content) : file_content(path);
+    std::string digest = content_hash(content);
+    if (settings.text("file_hash", digest) != digest)
       settings.fault("file_hash",
                      fmt::format("the content of {} has the digest {}; leave the key out to accept any content",
-                                 file.name, file.hash));
-    return file;
+                                 path.string(), digest));
+    file = {.name = path.string(), .content = std::move(content), .hash = std::move(digest)};
+  });
+  return file;
+}
+
+void read_or_report(Settings& settings, const std::filesystem::path& file, const std::function<void()>& read) {
+  try {
+    read();
   } catch (const FileFault& problem) {
-    settings.fault("file", problem.what());
+    std::istringstream lines(problem.what());
+    for (std::string line; std::getline(lines, line);) settings.fault("file", line);
   } catch (const std::bad_alloc&) {
-    report_lack_of_memory(path, settings);
+    std::error_code ignored;
+    settings.fault("file", fmt::format("the memory does not suffice for the content of {}, which has {} bytes",
+                                       file.string(), std::filesystem::file_size(file, ignored)));
   }
-  return std::nullopt;
-}
-
-void report_lack_of_memory(const std::filesystem::path& file, Settings& settings) {
-  std::error_code ignored;
-  settings.fault("file", fmt::format("the memory does not suffice for the content of {}, which has {} bytes",
-                                     file.string(), std::filesystem::file_size(file, ignored)));
-}
-
-void report(const FileFault& problem, Settings& settings) {
-  std::istringstream lines(problem.what());
-  for (std::string line; std::getline(lines, line);) settings.fault("file", line);
 }
 
 std::string file_content(const std::filesystem::path& file) {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -135,10 +135,8 @@ struct DataFile {
 // the resolved configuration. A file_hash that is already given must be equal. Returns nullopt after a fault.
 std::optional<DataFile> find_data_file(Settings& settings);
 
-void report_lack_of_memory(const std::filesystem::path& file, Settings& settings);
-
-// Reports each line as a fault of the settings.
-void report(const FileFault& problem, Settings& settings);
+// Calls `read`. A FileFault, and a lack of memory for the file's content, become faults of the settings.
+void read_or_report(Settings& settings, const std::filesystem::path& file, const std::function<void()>& read);
 
 // Reads the file that the settings name, as a Parsed(name, content). While that object is in use, later calls for the
 // same content return it. A FileFault becomes a fault of the settings; returns null after a fault.
@@ -150,17 +148,11 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   if (!file) return nullptr;
   const std::lock_guard lock(mutex);
   auto& before = parsed_before[file->name + '\n' + file->hash];
-  if (auto parsed = before.lock()) return parsed;
-  try {
-    auto parsed = std::make_shared<const Parsed>(file->name, file->content);
-    before = parsed;
-    return parsed;
-  } catch (const FileFault& problem) {
-    report(problem, settings);
-  } catch (const std::bad_alloc&) {
-    report_lack_of_memory(file->name, settings);
-  }
-  return nullptr;
+  auto parsed = before.lock();
+  if (!parsed)
+    read_or_report(settings, file->name,
+                   [&] { before = parsed = std::make_shared<const Parsed>(file->name, file->content); });
+  return parsed;
 }
 
 // A recording extended to any number of workers and steps. Each worker's run is a sequence of whole blocks of recorded
