@@ -20,6 +20,10 @@
 namespace syncopate {
 namespace {
 
+Duration all_gather(const NetworkModel& network, int members, Bytes payload) {
+  return network.collective({.operation = Operation::all_gather, .members = members, .payload = payload});
+}
+
 // Schedules: collectives as transfers between ranks, round by round. Their times and bytes are compared with the
 // networks' formulas.
 
@@ -137,7 +141,7 @@ TEST(Network, RingAllReduceCostsTwoPassesOverTheVector) {
   EXPECT_EQ(ring->all_reduce(4, Bytes{8'000'000}), Duration{300'000 + 12'000'000});
   // 2 workers: 2 rounds of 50 us, and 2/2 of 8 MB = 8 ms.
   EXPECT_EQ(ring->all_reduce(2, Bytes{8'000'000}), Duration{100'000 + 8'000'000});
-  EXPECT_EQ(ring->all_gather(4, Bytes{8'000'000}), Duration{150'000 + 6'000'000});
+  EXPECT_EQ(all_gather(*ring, 4, Bytes{8'000'000}), Duration{150'000 + 6'000'000});
   EXPECT_EQ(broadcast(*ring, 5, Bytes{8'000'000}), Duration{3 * (50'000 + 8'000'000)});
 }
 
@@ -191,10 +195,10 @@ TEST(Network, RingAndTreeTakeAndMoveWhatTheirTransfersDo) {
     const Schedule to_root = gathering_on_tree(n, true) + broadcast_on_tree(n);
     const Schedule gathered = gathering_on_tree(n, false) + broadcast_on_tree(n);
     expect_equal(tree->all_reduce(n, payload), seconds(to_root, us_and_gb, n, p));
-    expect_equal(tree->all_gather(n, payload), seconds(gathered, us_and_gb, n, p));
+    expect_equal(all_gather(*tree, n, payload), seconds(gathered, us_and_gb, n, p));
     expect_equal(broadcast(*tree, n, payload), seconds(broadcast_on_tree(n), us_and_gb, n, p));
     expect_equal(on_ring->all_reduce(n, payload), seconds(ring(n, 2), us_and_gb, n, p));
-    expect_equal(on_ring->all_gather(n, payload), seconds(ring(n, 1), us_and_gb, n, p));
+    expect_equal(all_gather(*on_ring, n, payload), seconds(ring(n, 1), us_and_gb, n, p));
     expect_equal(all_to_all(*tree, n, payload), seconds(all_to_all_by_digits(n), us_and_gb, n, p));
     expect_equal(all_to_all(*on_ring, n, payload), seconds(all_to_all_on_ring(n), us_and_gb, n, p));
     EXPECT_NEAR(bytes_moved(all_to_all_on_ring(n), n, p), static_cast<double>(all_gather_bytes(n, payload).value()),
@@ -218,7 +222,7 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
   EXPECT_EQ(tree->all_reduce(12, payload), Duration{4 * 455'000 + 4 * 9'050'000});
   EXPECT_EQ(broadcast(*ring, 12, payload), Duration{2 * 455'000 + 2 * 9'050'000});
   // All-gather: 3 of 12 parts go up inside, 2 rounds of 4 of 12 parts follow between servers, and all parts go down.
-  EXPECT_EQ(ring->all_gather(12, payload), Duration{2 * 5'000 + 112'500 + 2 * (50'000 + 3'000'000) + 2 * 455'000});
+  EXPECT_EQ(all_gather(*ring, 12, payload), Duration{2 * 5'000 + 112'500 + 2 * (50'000 + 3'000'000) + 2 * 455'000});
   // All-to-all: three vectors of 450 us go to each leader. Between servers, 2 rounds move two thirds of the leader's 4
   // vectors: 2/3 x 4 x 9 ms = 24 ms. Then the same as at first, back inside.
   EXPECT_EQ(all_to_all(*ring, 12, payload), Duration{2 * (2 * 5'000 + 1'350'000) + 2 * (50'000 + 12'000'000)});
@@ -281,8 +285,8 @@ TEST(Network, TwoLevelsWaitForTheServerWithTheMostMembers) {
                       rounding);
           EXPECT_NEAR(collective_s(Operation::broadcast),
                       up_and_down_s + to_seconds(broadcast(*between, servers, payload)), rounding);
-          EXPECT_NEAR(collective_s(Operation::all_gather), gathered_s + to_seconds(between->all_gather(servers, parts)),
-                      rounding);
+          EXPECT_NEAR(collective_s(Operation::all_gather),
+                      gathered_s + to_seconds(all_gather(*between, servers, parts)), rounding);
         }
     }
 }
@@ -331,7 +335,7 @@ TEST(Network, ParameterServersCollectivesGoThroughItsLinkTwice) {
   const auto star = make_parameter_server_network(4, us_and_gb);
   constexpr Bytes payload{1'000'000};  // 1 ms on the link
   EXPECT_EQ(star->all_reduce(4, payload), Duration{2 * 50'000 + 8 * 1'000'000});
-  EXPECT_EQ(star->all_gather(4, payload), Duration{2 * 50'000 + 5 * 1'000'000});
+  EXPECT_EQ(all_gather(*star, 4, payload), Duration{2 * 50'000 + 5 * 1'000'000});
   EXPECT_EQ(broadcast(*star, 4, payload), Duration{2 * 50'000 + 4 * 1'000'000});
   EXPECT_EQ(all_to_all(*star, 4, payload), Duration{2 * 50'000 + 8 * 1'000'000});
   EXPECT_EQ(star->message({.from = Rank{0}, .to = Rank{4}, .payload = payload}), Duration{1'050'000});

@@ -72,14 +72,13 @@ std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& a
 }
 
 // The age of the optimizer moments in the mean of all workers.
-MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arrivals) {
+MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arrivals, bool is_weighted) {
   std::vector<MomentAges> ages;
   std::vector<double> weights;
   for (const Arrival& arrival : arrivals) {
     ages.push_back(arrival.ages);
     weights.push_back(arrival.weight);
   }
-  const bool is_weighted = share_of(arrivals.front(), arrivals).has_value();
   return training.age_of_mean(ages, is_weighted ? std::span<const double>(weights) : std::span<const double>());
 }
 
@@ -542,7 +541,8 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
   if (const std::string mismatch = explain_mismatch(arrivals, first.value); !mismatch.empty())
     throw RunFailure(mismatch);
   MpiAgreed agreed{.share = share_of(collective.own, arrivals)};
-  if (collective.what.kind == Kind::average) agreed.ages = age_of_mean(state_.options.training, arrivals);
+  if (collective.what.kind == Kind::average)
+    agreed.ages = age_of_mean(state_.options.training, arrivals, agreed.share.has_value());
   collective.blocks = true;
   StepRow& row = collective.row;
   Bytes message_bytes{};

@@ -159,12 +159,11 @@ class LinkedNetwork : public NetworkModel {
   }
   // The number of members in the group that has most of them.
   int fullest(const CollectiveCall& call) const {
-    const int first = call.first.value, last = first + call.members - 1;
-    const int end_of_first = (first / group_size_ + 1) * group_size_;  // one past its group's last rank
-    if (last < end_of_first) return last - first + 1;
-    const int in_last = last % group_size_ + 1;
-    const bool has_whole_between = last / group_size_ - first / group_size_ > 1;
-    return has_whole_between ? group_size_ : std::max(end_of_first - first, in_last);
+    const auto [first, groups] = groups_of(call);
+    if (groups == 1) return call.members;
+    if (groups > 2) return group_size_;
+    const int in_first = (first + 1) * group_size_ - call.first.value;
+    return std::max(in_first, call.members - in_first);
   }
   // Returns the slowest own link of the members.
   Link slowest_of(const CollectiveCall& call) const {
@@ -306,7 +305,9 @@ class ParameterServerNetwork final : public LinkedNetwork {
     Route route;
     if (call.members == 1) return route;
     const double members = call.members, vector_s = link_.transfer_s(call.payload);
-    const auto [in, out] = vectors_of(call.operation, members);
+    // The number of payloads that pass the server's link, in and out.
+    const bool gives_all = call.operation == Operation::all_reduce || call.operation == Operation::all_to_all;
+    const double in = gives_all ? members : 1, out = call.operation == Operation::broadcast ? members - 1 : members;
     const Link slowest = slowest_of(call);
     const auto add = [&](int link, double vectors, double vectors_of_one) {
       const double occupied_s = vectors * vector_s;
@@ -322,23 +323,6 @@ class ParameterServerNetwork final : public LinkedNetwork {
   }
 
  private:
-  struct Vectors {
-    double in, out;
-  };
-  // The number of payloads that pass the server's link.
-  static Vectors vectors_of(Operation operation, double members) {
-    switch (operation) {
-      case Operation::all_reduce:
-      case Operation::all_to_all:
-        return {members, members};
-      case Operation::all_gather:
-        return {1, members};
-      case Operation::broadcast:
-        return {1, members - 1};
-    }
-    throw std::logic_error("unknown collective");
-  }
-
   double collective_s(const CollectiveCall& call) const override { return to_seconds(collective(call)); }
   Route way_of(const MessageCall& call) const override {
     if (call.from.value >= workers_ || call.to.value >= workers_) return LinkedNetwork::way_of(call);

@@ -184,12 +184,9 @@ class NetworkModel {
   // Whether costs depend on the `number` of a collective or message.
   virtual bool varies() const { return false; }
 
-  // Mean costs of collectives of ranks 0 to workers - 1.
+  // Mean cost for ranks 0 to workers - 1.
   Duration all_reduce(int workers, Bytes payload) const {
     return collective({.operation = Operation::all_reduce, .members = workers, .payload = payload});
-  }
-  Duration all_gather(int workers, Bytes payload) const {
-    return collective({.operation = Operation::all_gather, .members = workers, .payload = payload});
   }
 };
 

@@ -183,10 +183,9 @@ class TraceDelay final : public DelayProcess {
 };
 
 std::optional<int> as_rank(const std::string& key, int workers) {
-  int rank = 0;
-  const auto [end, problem] = std::from_chars(key.data(), key.data() + key.size(), rank);
-  const bool is_rank = problem == std::errc() && end == key.data() + key.size() && std::to_string(rank) == key;
-  return is_rank && rank >= 0 && rank < workers ? std::optional(rank) : std::nullopt;
+  int rank = -1;
+  std::from_chars(key.data(), key.data() + key.size(), rank);
+  return rank >= 0 && rank < workers && std::to_string(rank) == key ? std::optional(rank) : std::nullopt;
 }
 
 constexpr std::int64_t most_block_steps = 1'000'000'000;
