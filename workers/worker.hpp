@@ -133,10 +133,6 @@ enum class Drawn {
   together,  // all participants draw the same number, so that they make the same choice
 };
 
-// Tag that selects the overload with one number per tensor of a model.
-struct EachTensor {};
-inline constexpr EachTensor each_tensor{};
-
 // The common part of workers and servers: a clock, a model, and a place in the training.
 class Participant {
  public:
@@ -213,7 +209,7 @@ class Participant {
   // numbers are NaN in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b) const { return context_.training.distance(a, b); }
   // Distances by tensor, in the order of the flat vector; empty in time-only runs.
-  std::vector<double> distance(const ModelStatePtr& a, const ModelStatePtr& b, EachTensor) const {
+  std::vector<double> distances(const ModelStatePtr& a, const ModelStatePtr& b) const {
     return context_.training.distances(a, b);
   }
   // The L2 norm of a gradient. The gradient keeps the computed values for later uses.

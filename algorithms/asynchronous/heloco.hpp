@@ -64,9 +64,9 @@ struct HelocoCorrection {
   ModelStatePtr operator()(const Server& server, const ModelStatePtr& delta, const ModelStatePtr& m) const {
     if (!delta || !m) return delta;
     const ModelStatePtr zero = server.combine({{0, delta}}, delta);
-    const std::vector<double> deltas = server.distance(delta, zero, each_tensor);
-    const std::vector<double> momenta = server.distance(m, zero, each_tensor);
-    const std::vector<double> gaps = server.distance(delta, m, each_tensor);
+    const std::vector<double> deltas = server.distances(delta, zero);
+    const std::vector<double> momenta = server.distances(m, zero);
+    const std::vector<double> gaps = server.distances(delta, m);
     std::vector<double> shares, lengths;  // a Delta + b m = (a + b) ((1 - share) Delta + share m)
     for (std::size_t i = 0; i < deltas.size(); ++i) {
       const auto [own, momentum] = parts(deltas[i], momenta[i], gaps[i]);

@@ -170,7 +170,7 @@ ModelStatePtr Edit::clip(const Worker& worker, const ModelStatePtr& last, const 
   const std::vector<bool>& rolled_back = penalty.rolled_back;
   const bool rolls_back = std::ranges::find(rolled_back, true) != rolled_back.end();
   if (options_.penalty.clip_norm == PenaltyOptions::infinity && !rolls_back) return worker.model();
-  const std::vector<double> norms = worker.distance(worker.model(), last, each_tensor);
+  const std::vector<double> norms = worker.distances(worker.model(), last);
   std::vector<double> factors;
   for (std::size_t i = 0; i < norms.size(); ++i) {
     const double norm = options_.clip_scope == EditOptions::Scope::model ? norm_of(norms) : norms[i];
@@ -235,7 +235,7 @@ double norm_of(const std::vector<double>& parts) {
 
 std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& options, const ModelStatePtr& last,
                                          RoundWork& work, const std::shared_ptr<const RoundMeeting>& before) {
-  std::vector<double> mine = worker.distance(worker.model(), last, each_tensor);
+  std::vector<double> mine = worker.distances(worker.model(), last);
   const bool has_model = !mine.empty();
   if (!has_model)
     mine.assign(static_cast<std::size_t>(options.tensors.value_or(1)), std::numeric_limits<double>::quiet_NaN());

@@ -322,7 +322,7 @@ struct Read {
 Read read_delay(const std::string& toml, double base_s = 0.010) {
   SettingsDocument document(parse_toml(toml, "delays.toml"));
   Settings settings = document.root();
-  auto delay = make_delay(settings, base_s);
+  auto delay = make_delay(settings, {base_s});
   return {std::move(delay), document.check().report()};
 }
 

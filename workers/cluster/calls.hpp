@@ -403,15 +403,13 @@ struct Servers {
     return Rank{workers + (is_worker ? 1 + rank.value / (workers / regions) : 0)};
   }
   constexpr Ranks served_by(Rank server, int workers) const {
-    return Ranks(first_served_by(server, workers), number_served_by(server, workers));
+    const int number = number_served_by(server, workers);
+    if (regions == 0) return Ranks(number);
+    return Ranks(Rank{server.value == workers ? workers + 1 : (server.value - workers - 1) * number}, number);
   }
   constexpr int number_served_by(Rank server, int workers) const {
     if (regions == 0) return workers;
     return server.value == workers ? regions : workers / regions;
-  }
-  constexpr Rank first_served_by(Rank server, int workers) const {
-    if (regions == 0) return Rank{0};
-    return Rank{server.value == workers ? workers + 1 : (server.value - workers - 1) * (workers / regions)};
   }
 
   // "worker 3", "the server", "server 1", "the global server", or "the server of region 0".

@@ -44,14 +44,11 @@ class Bursts {
 };
 
 struct DelayContext {
-  DelayContext(double base_s, int workers = 0, std::vector<TraceLimit>* traces = nullptr,  // NOLINT
-               int micro_batches = 0)
-      : base_s(base_s), workers(workers), traces(traces), micro_batches(micro_batches) {}
-  double base_s;                    // duration of a micro-batch without delays, for entries in units of it
-  int workers;                      // number of workers in the cluster; 0: unknown
-  std::vector<TraceLimit>* traces;  // limits to check against the budget; null: not checked
-  int micro_batches;                // micro-batches per step; 0: unknown
-  double unit_s = 1;                // seconds per unit of the entry's quantities
+  double base_s;                              // duration of a micro-batch without delays, for entries in units of it
+  int workers = 0;                            // number of workers in the cluster; 0: unknown
+  std::vector<TraceLimit>* traces = nullptr;  // limits to check against the budget; null: not checked
+  int micro_batches = 0;                      // micro-batches per step; 0: unknown
+  double unit_s = 1;                          // seconds per unit of the entry's quantities
 };
 
 // A family of delays: its name, one sentence for `syncopate list` and messages, and the factory that reads its keys.

@@ -531,9 +531,7 @@ StepLaw Trace::step_law(int worker, int micro_batches) const {
   for (Step step = 0; step < steps_; ++step) {
     const auto durations = durations_s(worker, step, 0, static_cast<std::size_t>(micro_batches));
     if (std::ssize(durations) < micro_batches) continue;
-    double sum = 0;
-    for (const double duration_s : durations) sum += duration_s;
-    sums.add(sum);
+    sums.add(std::accumulate(durations.begin(), durations.end(), 0.0));
   }
   return sums.law();
 }
