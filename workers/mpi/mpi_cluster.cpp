@@ -192,8 +192,9 @@ class MpiReplayLog final : public RunObserver {
   // Returns the logged answer to the next call.
   template <typename Answer>
   Answer next_answer(Call call) {
+    if (next() != call) throw ReplayMismatch("it makes another call than it had made");
+    ++calls_.next;
     Answer answer{};
-    take(call);
     StateArchive(calls_.source())(answer);
     return answer;
   }
@@ -258,11 +259,6 @@ class MpiReplayLog final : public RunObserver {
       const auto row = next_answer<StepRow>(Call::row);
       if (observer_) observer_->on_row(row);
     }
-  }
-
-  void take(Call call) {
-    if (next() != call) throw ReplayMismatch("it makes another call than it had made");
-    ++calls_.next;
   }
 
   CheckpointLog* log_;

@@ -13,12 +13,6 @@ constexpr std::int64_t look_every_ns = 50'000'000;
 
 static_assert(std::is_trivially_copyable_v<WaitReport>, "it travels as bytes");
 
-bool no_frame_is_under_way(const std::vector<WaitReport>& reports) {
-  std::int64_t under_way = 0;
-  for (const WaitReport& report : reports) under_way += report.frames_sent - report.frames_received;
-  return under_way == 0;
-}
-
 }  // namespace
 
 std::vector<std::string> gather_texts(const std::string& own, MPI_Comm ranks, bool cores_suffice) {
@@ -92,7 +86,9 @@ std::string MpiWaiting::explain_deadlock(const std::vector<std::string>& states)
 // The end of the run is a collective, not a frame. If all ranks wait for it, it comes, even if no rank has noticed yet.
 bool nobody_can_continue(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after) {
   const auto is_at_the_end = [](const WaitReport& report) { return report.what == WaitReport::For::the_end; };
-  return before == after && no_frame_is_under_way(after) && !std::ranges::all_of(after, is_at_the_end);
+  std::int64_t under_way = 0;
+  for (const WaitReport& report : after) under_way += report.frames_sent - report.frames_received;
+  return before == after && under_way == 0 && !std::ranges::all_of(after, is_at_the_end);
 }
 
 }  // namespace syncopate

@@ -15,9 +15,7 @@ MicroBatches::MicroBatches(SimulationState& state, DurationPrefetch& durations, 
   if (outages_.empty()) return;
   for (const Rank worker : state.workers())
     outages_[worker] = {.outages = state.options.outages->of(worker),
-                        .may_lose_state = state.options.outages->loses_state(worker),
-                        .has_lost_state = false,
-                        .met = {}};
+                        .may_lose_state = state.options.outages->loses_state(worker)};
 }
 
 std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,

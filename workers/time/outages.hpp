@@ -172,7 +172,7 @@ struct OutageProgress {
   WorkerOutages outages;
   bool may_lose_state = false;
   bool has_lost_state = false;
-  std::vector<Outage> met;  // outages since the worker last met others
+  std::vector<Outage> met{};  // outages since the worker last met others
 
   void add(Time begin, Time end, Time met_at);
   Duration down_beyond(Time time) const;
