@@ -8,60 +8,36 @@
 #include <utility>
 
 #include "workers/base/process.hpp"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// Rounds to the nearest nanosecond, at least one. Adding 1.5 x 2^52 leaves the rounded integer in the low mantissa
-// bits. Unlike from_seconds, which calls llround, this can be vectorised.
-constexpr double shift = 0x1.8p52;
 constexpr double exact_below_ns = 0x1p51;
 
-Duration round_ns(double nanoseconds) {
-  return Duration{std::bit_cast<std::int64_t>(std::max(nanoseconds, 1.0) + shift) - std::bit_cast<std::int64_t>(shift)};
-}
-
-#if defined(__x86_64__)
-// Rounds four values at a time, as from_seconds does, and returns how many are done. Sets all_exact to false if one is
-// too large.
-[[gnu::target("avx2")]] std::size_t round_by_fours(double declared_s, std::span<const double> added_s,
-                                                   std::span<Duration> out, bool& all_exact) {
-  const __m256d declared = _mm256_set1_pd(declared_s), shifted = _mm256_set1_pd(shift);
-  __m256d exact = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
-  std::size_t i = 0;
-  for (; i + 4 <= out.size(); i += 4) {
-    const __m256d seconds = _mm256_add_pd(declared, _mm256_loadu_pd(added_s.data() + i));
-    const __m256d nanoseconds = _mm256_mul_pd(seconds, _mm256_set1_pd(1e9));
-    exact = _mm256_and_pd(exact, _mm256_cmp_pd(nanoseconds, _mm256_set1_pd(exact_below_ns), _CMP_LT_OQ));
-    const __m256d rounded = _mm256_add_pd(_mm256_max_pd(nanoseconds, _mm256_set1_pd(1)), shifted);
-    const __m256i counts = _mm256_sub_epi64(_mm256_castpd_si256(rounded), _mm256_castpd_si256(shifted));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.data() + i), counts);
+// out[i] = declared + added, rounded to the nearest nanosecond, at least one. Adding 1.5 x 2^52 leaves the rounded
+// integer in the low mantissa bits. Unlike from_seconds, which calls llround, this is vectorised. Returns false if a
+// value is too large for it, or NaN.
+SYNCOPATE_VECTOR_CLONES
+bool round_small(double declared_s, std::size_t size, const double* added_s, Duration* out) {
+  constexpr double shift = 0x1.8p52;
+  std::int64_t inexact = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    const double nanoseconds = (declared_s + added_s[i]) * 1e9;
+    inexact |= std::abs(nanoseconds) < exact_below_ns ? 0 : 1;
+    const std::uint64_t rounded =
+        std::bit_cast<std::uint64_t>(nanoseconds + shift) - std::bit_cast<std::uint64_t>(shift);
+    out[i] = Duration{std::max(static_cast<std::int64_t>(rounded), std::int64_t{1})};
   }
-  all_exact = _mm256_movemask_pd(exact) == 0xf;
-  return i;
+  return inexact == 0;
 }
-#endif
 
 void round_all(double declared_s, std::span<const double> added_s, std::span<Duration> out) {
-  bool all_exact = true;
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (instruction_set != InstructionSet::scalar) done = round_by_fours(declared_s, added_s, out, all_exact);
-#endif
-  for (std::size_t i = done; i < out.size(); ++i) {
-    const double nanoseconds = (declared_s + added_s[i]) * 1e9;
-    all_exact &= nanoseconds < exact_below_ns;
-    out[i] = round_ns(nanoseconds);
-  }
-  if (all_exact) return;
+  if (round_small(declared_s, out.size(), added_s.data(), out.data())) return;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const double seconds = declared_s + added_s[i];
-    if (!(seconds * 1e9 < exact_below_ns)) out[i] = from_seconds(seconds);  // huge, infinite, or NaN
+    if (!(std::abs(seconds * 1e9) < exact_below_ns)) out[i] = from_seconds(std::max(seconds, 1e-9));
   }
 }
 
