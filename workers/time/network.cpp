@@ -414,15 +414,12 @@ Link read_link(Settings& settings) {
 
 // Reads a link whose missing keys default to the values of `usual`.
 Link read_link_unlike(Settings& settings, const Link& usual) {
-  Link link = usual;
-  if (const auto latency_s = settings.optional_number(
-          {"latency_s", "The latency of a message of any size on this link.", "s", "like the others'"},
-          Range::between(0, longest_delay)))
-    link.latency_s = *latency_s;
-  if (const auto bandwidth = settings.optional_number(
-          {"bandwidth_bytes_per_s", "The bandwidth of this link.", "bytes/s", "like the others'"}, Range::positive()))
-    link.bandwidth_bytes_per_s = *bandwidth > 0 ? *bandwidth : usual.bandwidth_bytes_per_s;
-  return link;
+  const auto latency_s = settings.optional_number(
+      {"latency_s", "The latency of a message of any size on this link.", "s", "like the others'"},
+      Range::between(0, longest_delay));
+  const auto bandwidth_bytes_per_s = settings.optional_number(
+      {"bandwidth_bytes_per_s", "The bandwidth of this link.", "bytes/s", "like the others'"}, Range::positive());
+  return {latency_s.value_or(usual.latency_s), bandwidth_bytes_per_s.value_or(usual.bandwidth_bytes_per_s)};
 }
 
 std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& context, const Link& usual) {
