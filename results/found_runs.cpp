@@ -532,11 +532,9 @@ std::multimap<std::string, fs::path> simulated_runs_by_fingerprint(const fs::pat
   return by_fingerprint;
 }
 
-using Names = std::vector<std::pair<std::string, std::string>>;
-
-// Names and their values as an object, in their order.
+// KeyValues and their values as an object, in their order.
 template <typename AnyJson>
-void list_names(JsonMembers<AnyJson> members, Listed<Names, AnyJson>& names) {
+void list_names(JsonMembers<AnyJson> members, Listed<KeyValues, AnyJson>& names) {
   if constexpr (members.reads) {
     for (const auto& [key, value] : members.json.items()) names.emplace_back(key, value.template get<std::string>());
   } else {
@@ -828,22 +826,18 @@ std::optional<Tuning> tuning_from_json(const std::string& text) try {
 
 namespace {
 
-using Sweep = std::vector<std::pair<std::string, std::string>>;
-
 // A row, and everything that distinguishes it from other rows.
 struct Group {
   std::size_t method_index = 0;
   std::size_t point_index = 0;
-  Sweep sweep;
+  KeyValues sweep;
   std::map<std::string, std::string> of_method;
   ResultRow row;
 
   auto key() const { return std::tuple(row.method, sweep, of_method, row.point, row.on_wall_clock); }
 };
 
-using Leaves = std::map<std::string, std::string>;
-
-bool is_part(const Sweep& part, const Sweep& whole) {
+bool is_part(const KeyValues& part, const KeyValues& whole) {
   return std::ranges::all_of(part, [&](const auto& value) { return std::ranges::find(whole, value) != whole.end(); });
 }
 
@@ -852,14 +846,14 @@ bool is_part(const Sweep& part, const Sweep& whole) {
 class PointNames {
  public:
   void add(const Group& group) {
-    std::vector<Sweep>& known = of_configurations_[configuration(group)];
+    std::vector<KeyValues>& known = of_configurations_[configuration(group)];
     if (std::ranges::find(known, group.sweep) == known.end()) known.push_back(group.sweep);
   }
 
   // The names of the point of the sweep that matches the group; if none or several match, the group's own names.
-  Sweep of(const Group& group) const {
-    std::vector<const Sweep*> longer;
-    for (const Sweep& other : of_configurations_.at(configuration(group)))
+  KeyValues of(const Group& group) const {
+    std::vector<const KeyValues*> longer;
+    for (const KeyValues& other : of_configurations_.at(configuration(group)))
       if (other.size() > group.sweep.size() && is_part(group.sweep, other)) longer.push_back(&other);
     return longer.size() == 1 ? *longer.front() : group.sweep;
   }
@@ -870,7 +864,7 @@ class PointNames {
     return {group.row.method, group.of_method, group.row.point};
   }
 
-  std::map<Configuration, std::vector<Sweep>> of_configurations_{};
+  std::map<Configuration, std::vector<KeyValues>> of_configurations_{};
 };
 
 // The order of swept values: numbers by size, texts in the order of the sweep, or alphabetically if it is unknown.
@@ -884,14 +878,14 @@ class SweepOrder {
       }
   }
 
-  bool operator()(const Sweep& a, const Sweep& b) const {
+  bool operator()(const KeyValues& a, const KeyValues& b) const {
     return std::ranges::lexicographical_compare(a, b, [this](const auto& x, const auto& y) {
       return x.first != y.first ? x.first < y.first : comes_before(x, y);
     });
   }
 
  private:
-  using Value = Sweep::value_type;
+  using Value = KeyValues::value_type;
 
   bool comes_before(const Value& a, const Value& b) const {
     const auto x = number_in(a.second), y = number_in(b.second);
@@ -977,14 +971,14 @@ std::vector<std::string> differing_keys(const ResultRow& a, const ResultRow& b) 
   return keys;
 }
 
-Sweep common_point(const ResultRow& row) {
-  Sweep point = row.runs.front().sweep;
+KeyValues common_point(const ResultRow& row) {
+  KeyValues point = row.runs.front().sweep;
   std::erase_if(point, [](const auto& value) { return value.first.starts_with("methods."); });
   return point;
 }
 
 bool is_at_point_of(const ResultRow& row, const ResultRow& there, std::span<const ResultRow* const> rows) {
-  const Sweep own = common_point(row), point = common_point(there);
+  const KeyValues own = common_point(row), point = common_point(there);
   if (!is_part(own, point)) return false;
   // If another row of this method is at the point by its names, the missing keys apply to the method.
   const auto is_rival = [&](const ResultRow* other) {

@@ -137,15 +137,15 @@ struct TunedTrial {
 };
 
 struct TriedSetting {
-  std::vector<std::pair<std::string, std::string>> values{};  // key and value
+  KeyValues values{};            // key and value
   std::optional<double> mean{};  // over the seeds, up to the method's horizon; none if a trial has no value
   std::vector<TunedTrial> trials{};
 };
 
 struct TunedMethod {
   std::string method{};
-  std::vector<std::pair<std::string, std::string>> point{};  // the sweep's point, if points were tuned separately
-  std::optional<std::size_t> chosen{};                       // index in `settings`; none if no setting has a mean
+  KeyValues point{};                    // the sweep's point, if points were tuned separately
+  std::optional<std::size_t> chosen{};  // index in `settings`; none if no setting has a mean
   // The time to which means are restricted (RestrictedTimes), if trials missed their target.
   std::optional<double> horizon{};
   std::vector<std::string> extended{};  // keys whose grid was extended
@@ -161,7 +161,7 @@ struct Tuning {
   std::string experiment{};
   std::string measure{};
   std::vector<std::uint64_t> seeds{};
-  std::vector<std::pair<std::string, std::string>> where{};  // the sweep's point at which all methods were tuned
+  KeyValues where{};  // the sweep's point at which all methods were tuned
   std::vector<TunedMethod> methods{};
 };
 
@@ -194,7 +194,7 @@ struct Pairs {
 Pairs pairs_of(const ResultRow& row, const ResultRow& other);
 
 // The row's values of the keys that are swept for all methods.
-std::vector<std::pair<std::string, std::string>> common_point(const ResultRow& row);
+KeyValues common_point(const ResultRow& row);
 
 // Keys in which the points of two rows differ. Leaves out a key of [training], models or data sets that only one of the
 // rows has, because it does not apply to the other row's method.

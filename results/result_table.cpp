@@ -12,16 +12,14 @@ namespace syncopate {
 
 namespace {
 
-using Named = std::vector<std::pair<std::string, std::string>>;  // pairs of key and value
-
 // "peak = 0.1, threshold_s = 0.07"
-std::string values_text(const Named& values) {
+std::string values_text(const KeyValues& values) {
   const std::string text = run_label("", values);
   return text.starts_with(", ") ? text.substr(2) : text;
 }
 
 std::string name_of(const ResultRow& row) {
-  Named own = row.runs.front().sweep;
+  KeyValues own = row.runs.front().sweep;
   std::erase_if(own, [](const auto& value) { return !value.first.starts_with("methods."); });
   return run_label(row.method, own) + (row.on_wall_clock ? ", under MPI" : "");
 }
@@ -53,7 +51,7 @@ bool outlasts(const ResultRow& row, const ResultRow& other) {
 }
 
 // Ranks rows by the measure. In a ranking by time to the target, rows whose runs all missed it rank last.
-Ranking ranking_of(const Named& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
+Ranking ranking_of(const KeyValues& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
   Ranking ranking{.point = values_text(point), .rows = {}};
   const bool of_times = is_time_to_target(measure);
   const std::optional<double> horizon_s = of_times ? target_horizon_s(rows) : std::nullopt;
@@ -79,7 +77,7 @@ Ranking ranking_of(const Named& point, const std::vector<const ResultRow*>& rows
 }
 
 struct PointRows {
-  Named point;
+  KeyValues point;
   std::vector<const ResultRow*> rows;
 };
 
@@ -96,7 +94,7 @@ void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) 
   if (found != places.end()) return found->rows.push_back(row);
   PointRows place{.point = common_point(*row), .rows = {row}};
   for (const auto& value : row->point)
-    if (std::ranges::find(place.point, value.first, &Named::value_type::first) == place.point.end())
+    if (std::ranges::find(place.point, value.first, &KeyValues::value_type::first) == place.point.end())
       place.point.push_back(value);
   places.push_back(std::move(place));
 }
@@ -106,10 +104,10 @@ std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
   std::size_t names = 0;
   for (const ResultRow* row : rows) names = std::max(names, common_point(*row).size());
   std::vector<PointRows> named;
-  std::map<Named, std::size_t> known;
+  std::map<KeyValues, std::size_t> known;
   std::vector<const ResultRow*> unnamed;
   for (const ResultRow* row : rows) {
-    const Named point = common_point(*row);
+    const KeyValues point = common_point(*row);
     if (point.size() < names) {
       unnamed.push_back(row);
       continue;

@@ -81,7 +81,7 @@ std::optional<double> number_in(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep) {
+std::string run_label(const std::string& method, const KeyValues& sweep) {
   std::string label = method;
   for (const auto& [key, value] : sweep) {
     const std::string text = alone(key, value);

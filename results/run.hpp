@@ -105,14 +105,16 @@ struct CheckpointPlan {
   double every_s = 60;  // between checkpoints, on this machine's clock
 };
 
+using KeyValues = std::vector<std::pair<std::string, std::string>>;  // keys and their values, in the order of a file
+
 // The parts of a run's name, which tell it from the other runs of its experiment, also in results.
 struct RunName {
   std::string experiment;
   std::string method;            // label of the method
   std::size_t method_index = 0;  // index among the file's methods; not in the hash
   std::size_t point_index = 0;  // index of the run's point in the sweep, whose last key varies fastest; not in the hash
-  std::vector<std::pair<std::string, std::string>> sweep{};         // keys and values
-  std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
+  KeyValues sweep{};            // keys and values
+  KeyValues own_training{};     // the method's overrides of [training]
   std::uint64_t seed = 0;
   std::string hash;  // the configuration_hash, which is in the directory's name
 };
@@ -151,7 +153,7 @@ std::optional<double> number_in(std::string_view text);
 
 // A run's label in tables and progress lines: the method, and each swept value with the last part of its key, as in
 // "DropCompute, threshold_s = 0.07". Variants and bandwidths have no key: "DropCompute, 10 Gbit/s".
-std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep);
+std::string run_label(const std::string& method, const KeyValues& sweep);
 
 // The part of a resolved configuration that determines how long this machine takes for a micro-batch: model and data
 // set with their settings, the micro-batch's size, and the device. Runs with equal texts have about equally long

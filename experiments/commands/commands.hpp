@@ -186,7 +186,7 @@ struct PredictedTarget {
 struct PredictedMethod {
   std::string method;
   std::string algorithm{};  // its name in the file
-  std::vector<std::pair<std::string, std::string>> sweep;
+  KeyValues sweep;
   std::uint64_t seed = 0;
   std::optional<Step> planned_steps;  // steps of the budget
   std::optional<SimulatedTime> simulated;

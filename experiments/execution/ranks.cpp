@@ -164,10 +164,8 @@ bool all_agree(const MpiSession& session, const RankHandshake& own) {
   return std::ranges::all_of(all, [&](const auto& other) { return other[0] == 0 && other[1] == all.front()[1]; });
 }
 
-using Plan = std::vector<std::pair<std::string, std::string>>;
-
 // Adds the keys within the node in the form of the command line: methods."Local SGD".period, delays.0.kind.
-void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
+void add_keys(const TomlNode& node, const std::string& path, KeyValues& plan) {
   const std::string prefix = path.empty() ? "" : path + ".";
   if (node.is_table()) {
     for (const TomlNode::Member& member : node.table()) add_keys(member.value, prefix + toml_key(member.key), plan);
@@ -313,7 +311,7 @@ void agree(const MpiSession& session, const RankHandshake& own) {
 RankHandshake handshake_of(const Intention& intention) {
   const bool together = intention.on_mpi || intention.together;
   RankHandshake handshake;
-  Plan& plan = handshake.plan;
+  KeyValues& plan = handshake.plan;
   plan = {{"command", intention.command}, {"commit of Syncopate", build_info().commit}};
   if (intention.experiment) {
     plan.emplace_back("--cluster", intention.on_mpi ? "mpi" : "simulated");

@@ -44,9 +44,9 @@ std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::s
 Recording move_to_rank_0(const MpiSession& session, int from, Recording recording);
 
 struct RankHandshake {
-  std::string fault;                                      // why this rank cannot run; empty if it can
-  std::string identity;                                   // must be equal on all ranks: determines what would run
-  std::vector<std::pair<std::string, std::string>> plan;  // keys and values of the runs, to explain differences
+  std::string fault;     // why this rank cannot run; empty if it can
+  std::string identity;  // must be equal on all ranks: determines what would run
+  KeyValues plan;        // keys and values of the runs, to explain differences
 };
 
 // Thrown if no rank can run: exit status 2 on all ranks. Its text is complete on rank 0, the only one to print it.

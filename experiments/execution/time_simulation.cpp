@@ -477,7 +477,7 @@ class Notes {
     std::size_t method;
     int kind;
     std::string label, text;
-    std::set<std::vector<std::pair<std::string, std::string>>> points{};
+    std::set<KeyValues> points{};
   };
   void add(const Run& run, int kind, std::string text) {
     if (text.empty()) return;
@@ -716,7 +716,7 @@ std::optional<SimulatedTime> sample_time(const Run& run, const ScheduledRounds& 
 
 std::string magnitude_notes(std::span<const Run> runs) {
   Notes notes;
-  std::set<std::pair<std::size_t, std::vector<std::pair<std::string, std::string>>>> seen;
+  std::set<std::pair<std::size_t, KeyValues>> seen;
   std::int64_t left = most_noted_work;
   for (const Run& run : runs) {
     if (run.cluster.to_be_measured || !seen.emplace(run.method_index, run.sweep).second) continue;

@@ -357,7 +357,7 @@ class Names {
   // order has neither.)
   void check_points(const Claim& claim, const TomlNode& written, const std::string& name) {
     for (const std::string& method : claim.order.empty() ? std::vector{claim.method} : claim.order) {
-      std::set<std::vector<std::pair<std::string, std::string>>> points;
+      std::set<KeyValues> points;
       for (const Run& run : runs_) {
         const bool is_meant = run.method == method && std::ranges::none_of(run.sweep, [&](const auto& swept) {
                                 const auto wanted = claim.where.find(swept.first);

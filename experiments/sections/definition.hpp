@@ -122,8 +122,7 @@ void describe_common_phase(Settings& root);
 // users, such as "optimizer.weight_decay" and "0.05". A different optimizer, or a different method of the common phase,
 // is shown by its name and the keys that differ from its defaults. A different learning rate is shown by the keys that
 // differ from the file's learning rate, or from the defaults.
-std::vector<std::pair<std::string, std::string>> shown_differences(TomlNode own, const TomlNode& common,
-                                                                   const ObjectivePlan& objective);
+KeyValues shown_differences(TomlNode own, const TomlNode& common, const ObjectivePlan& objective);
 
 // The number of steps per epoch. Unknown without a data set, or if a key that determines it is faulty.
 struct EpochLength {

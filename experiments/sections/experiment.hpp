@@ -36,15 +36,15 @@ using Setting = std::vector<TomlNode>;  // values to try for the tuned keys, one
 struct TuningGroup {
   std::size_t method_index = 0;
   std::string method;
-  std::vector<std::pair<std::string, std::string>> point{};  // swept keys and their values, as shown to users
-  std::vector<VariedKey> axes{};                             // the tuned keys with the values to try
+  KeyValues point{};              // swept keys and their values, as shown to users
+  std::vector<VariedKey> axes{};  // the tuned keys with the values to try
 };
 
 struct TuningPlan {
   std::vector<std::uint64_t> seeds;
-  std::string measure;                                       // judges settings; see results/summary.hpp
-  int extensions = 0;                                        // how often a grid may grow beyond its edge
-  std::vector<std::pair<std::string, std::string>> where{};  // the sweep values at which methods are tuned
+  std::string measure;  // judges settings; see results/summary.hpp
+  int extensions = 0;   // how often a grid may grow beyond its edge
+  KeyValues where{};    // the sweep values at which methods are tuned
   std::vector<TuningGroup> groups{};
   std::map<std::string, std::size_t> group_of_run{};  // group of each of the experiment's runs, by the run's hash
 

@@ -503,8 +503,7 @@ std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePla
   return made;
 }
 
-void add_leaves(const TomlNode& table, const std::string& prefix,
-                std::vector<std::pair<std::string, std::string>>& leaves) {
+void add_leaves(const TomlNode& table, const std::string& prefix, KeyValues& leaves) {
   for (const TomlNode::Member& member : table.table()) {
     const std::string key = prefix + toml_key(member.key);
     if (member.value.is_table())
@@ -802,15 +801,14 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
 
 std::span<const OptimizerRow> optimizers() { return optimizer_rows; }
 
-std::vector<std::pair<std::string, std::string>> shown_differences(TomlNode own, const TomlNode& common,
-                                                                   const ObjectivePlan& objective) {
+KeyValues shown_differences(TomlNode own, const TomlNode& common, const ObjectivePlan& objective) {
   if (TomlNode* optimizer = own.find("optimizer")) leave_out_defaults(*optimizer, objective);
   TomlNode* phase = own.find("common");
   if (TomlNode* method = phase ? phase->find("method") : nullptr) leave_out_defaults_of_method(*method);
   TomlNode* rate = own.find("learning_rate");
   const TomlNode* other = common.find("learning_rate");
   if (rate && other) leave_out_same(*rate, *other);  // an empty table has no leaves
-  std::vector<std::pair<std::string, std::string>> leaves;
+  KeyValues leaves;
   add_leaves(own, "", leaves);
   return leaves;
 }
