@@ -432,10 +432,8 @@ void Leases::remove(const std::string& what) const {
 std::vector<PlannedRun> planned_runs(const fs::path& results, std::span<const Run> runs) {
   std::vector<PlannedRun> planned;
   for (const Run& run : runs)
-    planned.push_back({.hash = run.hash,
-                       .label = run_label(run.method, run.sweep),
-                       .seed = run.seed,
-                       .directory = run_directory(results, run, false)});
+    planned.push_back(
+        {.hash = run.hash, .label = run_label(run), .seed = run.seed, .directory = run_directory(results, run, false)});
   return planned;
 }
 

@@ -35,14 +35,14 @@ struct MeanError {
 std::vector<MeanError> mean_errors(std::span<const ComparedRun> runs) {
   std::vector<std::string> labels;
   for (const ComparedRun& run : runs)
-    if (std::string label = row_label(run.simulated); std::ranges::find(labels, label) == labels.end())
+    if (std::string label = run_label(run.simulated); std::ranges::find(labels, label) == labels.end())
       labels.push_back(std::move(label));
   std::vector<MeanError> errors;
   for (const std::string& label : labels) {
     std::vector<double> step_times, drop_rates;
     bool has_failed = false;
     for (const ComparedRun& run : runs) {
-      if (row_label(run.simulated) != label) continue;
+      if (run_label(run.simulated) != label) continue;
       has_failed |= !run.failure.empty();
       if (has_failed) break;
       step_times.push_back(step_time_error(run));
@@ -128,9 +128,7 @@ bool several_seeds(std::span<const ComparedRun> runs) {
 }
 
 std::string label_of(const ComparedRun& run, bool with_seed) {
-  std::string label = row_label(run.simulated);
-  if (with_seed) label += fmt::format(", seed {}", run.simulated.seed);
-  return label;
+  return with_seed ? label_with_seed(run.simulated) : run_label(run.simulated);
 }
 
 std::string largest_text(double error) { return error_text(error).substr(1); }
@@ -329,7 +327,7 @@ std::string Agreement::text() const {
 bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
   const auto means = mean_errors(runs);
   return std::ranges::all_of(runs, [&](const ComparedRun& run) {
-    const auto mean = std::ranges::find(means, row_label(run.simulated), &MeanError::label);
+    const auto mean = std::ranges::find(means, run_label(run.simulated), &MeanError::label);
     return (mean == means.end() ? verdict(run, tolerances) : mean->verdict(tolerances)).is_within();
   });
 }

@@ -47,8 +47,6 @@ std::string quality(const Run& run, const Evaluation& evaluation) {
   return text + fmt::format(", {}loss {}", text.empty() ? of : "", shown_number(loss));
 }
 
-std::string name_of(const Run& run) { return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed); }
-
 std::string quality(const Run& run, const RunSummary& summary) {
   if (!summary.final_test_loss) return {};
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -122,7 +120,7 @@ void Progress::begin(std::size_t number, const Run& run, bool is_common_phase) {
   if (style_ != Style::lines) return;
   if (!listener_) next_ += interval_;
   next_line_ = run_start_ + interval_;
-  note(fmt::format("{} {} of {}: {}: begins", noun(), number_, runs_, name_of(*run_)));
+  note(fmt::format("{} {} of {}: {}: begins", noun(), number_, runs_, label_with_seed(*run_)));
 }
 
 bool Progress::due() {
@@ -163,15 +161,16 @@ void Progress::show(const RunPosition& position) {
                   clock_text(seconds_since(run_start_)), position.latest ? quality(*run_, *position.latest) : "",
                   position.synchronisations);
   if (style_ == Style::lines)
-    return note(fmt::format("{} {} of {}: {}: {}, {}", noun(), number_, runs_, name_of(*run_), done, at));
-  const std::string text = fmt::format("{} {}/{}: {}: {}, {}", noun(), number_, runs_, done, name_of(*run_), at);
+    return note(fmt::format("{} {} of {}: {}: {}, {}", noun(), number_, runs_, label_with_seed(*run_), done, at));
+  const std::string text =
+      fmt::format("{} {}/{}: {}: {}, {}", noun(), number_, runs_, done, label_with_seed(*run_), at);
   rewrite_line(text);
 }
 
 std::string Progress::ended_text(const Run& run, const RunSummary& summary) const {
   // A failed run's last record may be much earlier than its failure. The time of the failure is in the reason.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
-  return fmt::format("{}: {}{} {} s {}, {} s host{}", name_of(run), to_string(summary.status), until,
+  return fmt::format("{}: {}{} {} s {}, {} s host{}", label_with_seed(run), to_string(summary.status), until,
                      shown_number(summary.end_time_s), clock_, shown_number(summary.host_s, 3), quality(run, summary));
 }
 
@@ -192,7 +191,7 @@ void Progress::show_elsewhere(std::size_t ended, std::span<const Elsewhere> unde
   std::string each;
   for (const auto& [run, share, is_common_phase] : under_way) {
     part += share * (is_common_phase ? work_of_common_phase(*run) : work(*run));
-    each += fmt::format("{}{} {:.0f} %", each.empty() ? ": " : ", ", name_of(*run), std::floor(share * 100));
+    each += fmt::format("{}{} {:.0f} %", each.empty() ? ": " : ", ", label_with_seed(*run), std::floor(share * 100));
   }
   const std::string text = fmt::format("{} of {} ended, {} left, {} under way{}", ended, runs_, remaining_text(part),
                                        under_way.size(), each);

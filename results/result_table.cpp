@@ -251,7 +251,7 @@ std::string formulas_text(std::span<const RunSummary> runs, const Methods& named
     auto found = std::ranges::find(methods_of, formula_of(run), [](const auto& entry) { return entry.first; });
     if (found == methods_of.end()) found = methods_of.insert(methods_of.end(), {formula_of(run), {}});
     const std::string& name = method_of(run, named);
-    const std::string label = printable(formulas_of[name].size() == 1 ? name : row_label(run));
+    const std::string label = printable(formulas_of[name].size() == 1 ? name : run_label(run));
     if (std::ranges::find(found->second, label) == found->second.end()) found->second.push_back(label);
   }
   std::string text;
@@ -313,7 +313,7 @@ std::string note_of_links(std::span<const RunSummary> runs) {
   bool are_all = true;
   for (const RunSummary& run : runs) {
     if (run.status != RunStatus::finished) continue;
-    const std::string label = printable(row_label(run));
+    const std::string label = printable(run_label(run));
     if (!run.has_unshared_links)
       are_all = false;
     else if (std::ranges::find(labels, label) == labels.end())
@@ -326,7 +326,7 @@ std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> r
   std::vector<std::pair<std::string, Seeds>> rows;
   for (const RunSummary& run : runs) {
     if (run.status != RunStatus::finished) continue;
-    const std::string label = row_label(run);
+    const std::string label = run_label(run);
     auto row = std::ranges::find(rows, label, [](const auto& other) { return other.first; });
     if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
     row->second.push_back(run);
@@ -472,8 +472,6 @@ std::string unshared_links_text(const std::vector<std::string>& labels, bool are
       preferred_width);
 }
 
-std::string row_label(const RunSummary& run) { return run_label(run.method, run.sweep); }
-
 std::string squeezed(std::string text) {
   for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.erase(at + 3, 1).erase(at, 1);
   return text;
@@ -561,7 +559,7 @@ std::string overrun_warnings(std::span<const RunSummary> runs) {
   std::string text;
   for (const RunSummary& run : runs) {
     const std::string warning = run.status == RunStatus::finished ? run.overrun_warning() : std::string{};
-    if (!warning.empty()) text += fmt::format("{}, seed {}: {}\n", printable(row_label(run)), run.seed, warning);
+    if (!warning.empty()) text += fmt::format("{}: {}\n", printable(label_with_seed(run)), warning);
   }
   return text;
 }
@@ -573,8 +571,8 @@ std::string failure_table(std::span<const RunSummary> runs, std::size_t width) {
   for (const RunSummary& run : runs) {
     if (run.status == RunStatus::finished) continue;
     any = true;
-    table.add_row({row_label(run), std::to_string(run.seed), to_string(run.status), short_reason(run.reason)});
-    notes += note_of_reason(fmt::format("{}, seed {}", row_label(run), run.seed), run.reason);
+    table.add_row({run_label(run), std::to_string(run.seed), to_string(run.status), short_reason(run.reason)});
+    notes += note_of_reason(label_with_seed(run), run.reason);
   }
   if (!any) return {};
   const std::string text = width > 0 ? table.folded_text(width) : table.text();

@@ -64,8 +64,6 @@ std::string overrun_warnings(std::span<const RunSummary> runs);
 // favours them over methods that only use collectives. Empty without labels. `are_all`: the table has no other methods.
 std::string unshared_links_text(const std::vector<std::string>& labels, bool are_all);
 
-std::string row_label(const RunSummary& run);
-
 // "88.12 +- 0.10", with two digits of the deviation. Without a deviation only the mean; without values "-".
 std::string mean_and_deviation(const Statistics& statistics);
 

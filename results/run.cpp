@@ -90,6 +90,9 @@ std::string run_label(const std::string& method, const KeyValues& sweep) {
   return label;
 }
 
+std::string run_label(const RunName& run) { return run_label(run.method, run.sweep); }
+std::string label_with_seed(const RunName& run) { return fmt::format("{}, seed {}", run_label(run), run.seed); }
+
 std::string timing_class(const TomlNode& resolved) {
   const TomlNode* training = resolved.find("training");
   if (!training) return {};

@@ -154,6 +154,8 @@ std::optional<double> number_in(std::string_view text);
 // A run's label in tables and progress lines: the method, and each swept value with the last part of its key, as in
 // "DropCompute, threshold_s = 0.07". Variants and bandwidths have no key: "DropCompute, 10 Gbit/s".
 std::string run_label(const std::string& method, const KeyValues& sweep);
+std::string run_label(const RunName& run);
+std::string label_with_seed(const RunName& run);  // the label and ", seed 3"
 
 // The part of a resolved configuration that determines how long this machine takes for a micro-batch: model and data
 // set with their settings, the micro-batch's size, and the device. Runs with equal texts have about equally long

@@ -355,7 +355,7 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
   const std::string whose =
       use.dividing > 1 ? fmt::format("each of {} processes that divide a run", use.dividing) : "a process";
   return fmt::format("memory of {}: about {} for \"{}\", which needs the most: {}", whose,
-                     memory_text(largest.need.total()), printable(run_label(largest.run->method, largest.run->sweep)),
+                     memory_text(largest.need.total()), printable(run_label(*largest.run)),
                      parts_text(*largest.run, largest.need, use.threads));
 }
 
@@ -400,7 +400,7 @@ std::string bytes_line(const Experiment& experiment) {
     const auto known = counted < most_of_all ? scheduled_communication(run, most_rounds) : std::nullopt;
     if (known) {
       counted += static_cast<double>(known->rounds);
-      sent.push_back({static_cast<double>(known->bytes.value()), run_label(run.method, run.sweep)});
+      sent.push_back({static_cast<double>(known->bytes.value()), run_label(run)});
     } else if (std::ranges::find(unknown, run.method) == unknown.end()) {
       unknown.push_back(run.method);
     }
@@ -481,9 +481,9 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
   throw ConfigurationFault(fmt::format(
       "{}: \"{}\" needs about {}: {}; --memory allows a process only {}{}; increase it, or reduce the need: "
       "{}",
-      line.file, printable(run_label(largest.run->method, largest.run->sweep)),
-      memory_text(largest.need.total(), digits), parts_text(*largest.run, largest.need, use.threads),
-      memory_text(limit, digits), divided, advice(largest.need, use)));
+      line.file, printable(run_label(*largest.run)), memory_text(largest.need.total(), digits),
+      parts_text(*largest.run, largest.need, use.threads), memory_text(limit, digits), divided,
+      advice(largest.need, use)));
 }
 
 std::optional<std::int64_t> memory_size(std::string_view text) {

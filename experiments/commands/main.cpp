@@ -78,7 +78,7 @@ std::string note_of_links(std::span<const Run> runs) {
   std::vector<std::string> labels;
   bool are_all = true;
   for (const Run& run : runs) {
-    const std::string label = run_label(run.method, run.sweep);
+    const std::string label = run_label(run);
     if (!run.cluster.network->has_unshared_links())
       are_all = false;
     else if (labels.empty() || labels.back() != label)
@@ -97,7 +97,7 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
   std::string last;  // the last line, because equal lines of several seeds are printed only once
   for (const Run& run : experiment.runs) {
     if (run.solved.empty()) continue;
-    std::string solved = fmt::format("# {}: {}\n", printable(run_label(run.method, run.sweep)), run.solved);
+    std::string solved = fmt::format("# {}: {}\n", printable(run_label(run)), run.solved);
     if (solved != last) result += solved;
     last = std::move(solved);
   }

@@ -247,12 +247,7 @@ std::vector<std::string> row_of_formula(const FormulaTime& formula) {
       ""};
 }
 
-std::string label_of(const PredictedMethod& method) {
-  RunSummary named;
-  named.method = method.method;
-  named.sweep = method.sweep;
-  return row_label(named);
-}
+std::string label_of(const PredictedMethod& method) { return run_label(method.method, method.sweep); }
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 

@@ -115,7 +115,7 @@ void add_found(ExperimentStatus& status, const FoundRun& run) {
     return;
   }
   status.failed.push_back({.run = {.hash = run.summary.hash,
-                                   .label = run_label(run.summary.method, run.summary.sweep),
+                                   .label = run_label(run.summary),
                                    .seed = run.summary.seed,
                                    .directory = run.directory},
                            .reason = run.summary.reason.empty() ? to_string(run.summary.status) : run.summary.reason});

@@ -575,7 +575,7 @@ class SharedRuns {
     if (copy_reusable(run, lease)) return;
     if (phase) start_at(run, *phase);
     if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
-      progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
+      progress.note(fmt::format("{}: taken over from {}, which {}", label_with_seed(run), former->owner(),
                                 lease.former_is_gone() ? "has ended" : "was silent for too long"));
     // This comes before begin_run, because the listener determines how often the lease is renewed.
     progress.set_listener([&lease](double share) { lease.report_progress(share); });
@@ -626,12 +626,12 @@ class SharedRuns {
       print_line(fmt::format(
           "{}: another process has taken it over, because this process ({}) was silent for longer than {} s; the "
           "results of this process are discarded",
-          name_of(run), this_process().number, std::chrono::duration<double>(sharing_.time_out).count()));
+          label_with_seed(run), this_process().number, std::chrono::duration<double>(sharing_.time_out).count()));
       return false;
     }
     if (publish_directory(directory_of(run), files, is_this_done)) return true;
     print_line(fmt::format("{}: another process has published it; the results of process {} are discarded",
-                           name_of(run), this_process().number));
+                           label_with_seed(run), this_process().number));
     return false;
   }
 
@@ -717,10 +717,6 @@ class SharedRuns {
   }
 
   fs::path directory_of(const Run& run) const { return run_directory(work_.options.results_directory, run, false); }
-
-  std::string name_of(const Run& run) const {
-    return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed);
-  }
 
   // Waits for nine times `look_s`, which is the time that the last check of all runs took. So checks take at most a
   // tenth of the time.

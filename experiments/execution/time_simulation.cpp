@@ -483,10 +483,9 @@ class Notes {
     if (text.empty()) return;
     const auto same = std::ranges::find_if(
         notes_, [&](const Note& note) { return note.method == run.method_index && note.kind == kind; });
-    Note& note =
-        same != notes_.end()
-            ? *same
-            : notes_.emplace_back(Note{run.method_index, kind, run_label(run.method, run.sweep), std::move(text)});
+    Note& note = same != notes_.end()
+                     ? *same
+                     : notes_.emplace_back(Note{run.method_index, kind, run_label(run), std::move(text)});
     note.points.insert(run.sweep);
   }
   std::vector<Note> notes_;

@@ -300,7 +300,7 @@ class Names {
         FaultList& faults)
       : root_(root), methods_(methods.begin(), methods.end()), runs_(runs), why_not_(why_not), faults_(faults) {
     for (const Run& run : runs) {
-      rows_.insert(run_label(run.method, run.sweep));
+      rows_.insert(run_label(run));
       for (const auto& [key, value] : run.sweep) swept_[key].insert(value);
     }
   }

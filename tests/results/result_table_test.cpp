@@ -232,7 +232,7 @@ TEST(RowLabel, NamesKeysByTheirLastPartThatSaysSomething) {
   RunSummary run;
   run.method = "A";
   run.sweep = {{"methods.drop.threshold_s", "1"}, {"delays.0", "pareto"}, {"seeds", "2"}, {"a.b.3", "4"}, {"5", "6"}};
-  EXPECT_EQ(row_label(run), "A, threshold_s = 1, delays.0 = pareto, seeds = 2, b.3 = 4, 5 = 6");
+  EXPECT_EQ(run_label(run), "A, threshold_s = 1, delays.0 = pareto, seeds = 2, b.3 = 4, 5 = 6");
 }
 
 TEST(RowLabel, OfARateSaysNoKey) {
@@ -245,10 +245,10 @@ TEST(RowLabel, OfARateSaysNoKey) {
                                           {"1234567891", "A, bandwidth_bytes_per_s = 1234567891"},
                                           {"10 fast links", "A, bandwidth_bytes_per_s = 10 fast links"}}) {
     run.sweep = {{"network.bandwidth_bytes_per_s", value}};
-    EXPECT_EQ(row_label(run), label);
+    EXPECT_EQ(run_label(run), label);
   }
   run.sweep = {{"rate", "10 Gbit/s"}};
-  EXPECT_EQ(row_label(run), "A, rate = 10 Gbit/s");
+  EXPECT_EQ(run_label(run), "A, rate = 10 Gbit/s");
 }
 
 TEST(FailureTable, NamesMethodSeedAndReason) {
