@@ -11,17 +11,15 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <set>
-#include <thread>
 #include <tuple>
 
-#include "results/build_info.hpp"
 #include "results/summary.hpp"
 #include "workers/base/files.hpp"
-#include "workers/base/machine.hpp"
 #include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
@@ -339,12 +337,12 @@ void append(std::string& text, const Timeline& timeline, const std::vector<LinkU
   }
 }
 
-Json other_data(const Timeline& timeline, const TraceTitle& title) {
-  return {{"experiment", title.experiment},
-          {"method", title.method},
-          {"seed", title.seed},
-          {"hash", title.hash},
-          {"cluster", title.cluster},
+Json other_data(const Timeline& timeline, const RunName& run, const std::string& cluster) {
+  return {{"experiment", run.experiment},
+          {"method", run.method},
+          {"seed", run.seed},
+          {"hash", run.hash},
+          {"cluster", cluster},
           {"workers", timeline.workers},
           {"servers", timeline.tracks.size() - static_cast<std::size_t>(timeline.workers)},
           {"end_s", exact_seconds(timeline.end)},
@@ -432,43 +430,6 @@ std::string durations_csv(std::vector<MicroBatchTime> durations) {
                    added_ns % ns_per_s);
   }
   return text;
-}
-
-std::string to_json(const RunMetadata& metadata) {
-  const BuildInfo& build = build_info();
-  Json json;
-  json["schema_version"] = results_schema_version;
-  json["results_version"] = results_version;
-  json["syncopate_version"] = build.version;
-  json["commit"] = build.commit;
-  json["dirty"] = build.dirty ? Json(*build.dirty) : Json(nullptr);
-  json["host"] = host_name();
-  json["operating_system"] = operating_system();
-  json["processor"] = processor_name();
-  json["cores"] = std::thread::hardware_concurrency();
-  json["compiler"] = build.compiler;
-  json["compiler_flags"] = build.flags;
-  json["libtorch_version"] = metadata.libtorch_version;
-  json["blas_kernel"] = metadata.blas_kernel;
-  json["torch_kernels"] = metadata.torch_kernels;
-  json["device"] = metadata.device;
-  json["precision"] = metadata.precision;
-  json["cluster"] = metadata.cluster;
-  json["processes"] = metadata.processes;
-  json["threads"] = metadata.threads;
-  json["start"] = iso_time(metadata.start);
-  json["end"] = iso_time(metadata.end);
-  json["exit"] = metadata.exit;
-  json["configuration_hash"] = metadata.hash;
-  json["course"] = metadata.fingerprint;
-  if (!metadata.call.empty()) json["call"] = metadata.call;
-  if (metadata.measured_micro_batch_s) json["measured_micro_batch_s"] = *metadata.measured_micro_batch_s;
-  if (metadata.measured_fit)
-    json["measured_fit"] = {{"r_squared", metadata.measured_fit->r_squared},
-                            {"largest_residual_s", metadata.measured_fit->largest_residual_s},
-                            {"typical_residual_s", metadata.measured_fit->typical_residual_s},
-                            {"micro_batches", metadata.measured_fit->points}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string why_not_replaceable(const fs::path& named) {
@@ -675,11 +636,11 @@ std::string of_other_schema(const std::string& version) {
   return fmt::format("of schema version {}, and this program knows {}", version, results_schema_version);
 }
 
-std::string trace_events(const Timeline& timeline, const TraceTitle& title) {
+std::string trace_events(const Timeline& timeline, const RunName& run, const std::string& cluster) {
   std::string text = R"({"displayTimeUnit":"ms","otherData":)";
-  text += other_data(timeline, title).dump(-1, ' ', false, Json::error_handler_t::replace);
+  text += other_data(timeline, run, cluster).dump(-1, ' ', false, Json::error_handler_t::replace);
   text += ",\"traceEvents\":[\n";
-  const std::string name = fmt::format("{}: {}, seed {}", title.experiment, title.method, title.seed);
+  const std::string name = fmt::format("{}: {}, seed {}", run.experiment, run.method, run.seed);
   text += naming("process_name", 0, {{"name", name}});
   // One thread per worker and server. A server's thread is followed by the threads of its link.
   const auto workers = static_cast<std::size_t>(timeline.workers);

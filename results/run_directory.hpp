@@ -2,7 +2,6 @@
 // place, and renamed once it is complete.
 #pragma once
 
-#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -53,29 +52,6 @@ void require_there(const std::filesystem::path& directory);
 // are worker,step,micro_batch,duration_s,added_s. Rows are sorted by the first three; rows of a repeated micro-batch
 // are in the order of their ends. Seconds have nine decimals, which give the exact nanoseconds.
 std::string durations_csv(std::vector<MicroBatchTime> durations);
-
-// metadata.json: machine, program and time of a run. Only this one of the run's files has times of the host.
-struct RunMetadata {
-  std::string cluster;  // "simulated" or "mpi"
-  int threads = 1;      // threads of each process's executor
-  int processes = 1;
-  std::string blas_kernel;
-  std::string libtorch_version;
-  std::string torch_kernels{};        // kernels that LibTorch has chosen for the processor, and a GPU's name
-  std::string device = "cpu";         // training.device; a GPU has its name, as in "cuda:0 (NVIDIA H200)"
-  std::string precision = "float32";  // training.precision
-  std::chrono::system_clock::time_point start;
-  std::chrono::system_clock::time_point end;
-  std::string exit;           // status of the run: finished, diverged or failed
-  std::string hash;           // hash of the resolved configuration
-  std::string fingerprint{};  // hash of the run's computation (Run::fingerprint)
-  std::string call{};         // launch whose processes share runs (FailedAttempts); empty if none are shared
-  std::optional<double> measured_micro_batch_s{};  // cluster.micro_batch_s, if it was measured
-  std::optional<LengthFit> measured_fit{};  // how well lengths explain the measured times, if it depends on lengths
-};
-
-// The text of metadata.json. Adds properties of the build and the machine.
-std::string to_json(const RunMetadata& metadata);
 
 // Replaces the file: writes and syncs a hidden file beside it, which is then renamed. Also replaces links and pipes of
 // that name, because in a shared folder they may lead to another user's file. The folder must exist. If it throws
@@ -157,20 +133,12 @@ std::optional<std::string> other_schema_version(const std::string& text);
 // "of schema version 3, and this program knows 2"
 std::string of_other_schema(const std::string& version);
 
-// The title of a timeline in Chrome trace events, which ui.perfetto.dev, speedscope and chrome://tracing open.
-struct TraceTitle {
-  std::string experiment;
-  std::string method;
-  std::uint64_t seed = 0;
-  std::string hash;
-  std::string cluster;  // "simulated" or "mpi": the cluster whose clock the times are from
-};
-
-// A JSON object with one complete event per span. Each worker and server has a named thread. A server with a shared
+// The timeline of a run in Chrome trace events, which ui.perfetto.dev, speedscope and chrome://tracing open: a JSON
+// object with one complete event per span. Each worker and server has a named thread. A server with a shared
 // link has two more threads, for its incoming and outgoing transfers. Times are in microseconds with nanosecond digits;
 // events of a thread never overlap, even after a viewer has rounded them. `otherData` contains the end of the timeline,
-// and whether a limit ended it.
-std::string trace_events(const Timeline& timeline, const TraceTitle& title);
+// and whether a limit ended it. `cluster`: "simulated" or "mpi", whose clock the times are from.
+std::string trace_events(const Timeline& timeline, const RunName& run, const std::string& cluster);
 
 // Hidden names of files and directories. They contain the process's identity, as leases do. A host's name and a process
 // number are not enough: containers may share both a host's name and a file system, and each has a process 1.

@@ -8,9 +8,11 @@
 #include <new>
 #include <numeric>
 #include <span>
+#include <thread>
 
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/ranks.hpp"
+#include "results/build_info.hpp"
 #include "workers/base/arrays.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/machine.hpp"
@@ -419,6 +421,45 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
   }
 }
 
+// Returns metadata.json: machine, program and time of a run. Only this one of the run's files has times of the host.
+std::string metadata_of(const Run& run, const Outcome& outcome, const RunSummary& summary,
+                        const ExecutionBackend& backend) {
+  const BuildInfo& build = build_info();
+  const Arithmetic& arithmetic = run.training.arithmetic;
+  Json json = {{"schema_version", results_schema_version},
+               {"results_version", results_version},
+               {"syncopate_version", build.version},
+               {"commit", build.commit},
+               {"dirty", build.dirty},
+               {"host", host_name()},
+               {"operating_system", operating_system()},
+               {"processor", processor_name()},
+               {"cores", std::thread::hardware_concurrency()},
+               {"compiler", build.compiler},
+               {"compiler_flags", build.flags},
+               {"libtorch_version", torch_version()},
+               {"blas_kernel", torch_is_loaded() ? blas_kernel() : "none loaded"},
+               {"torch_kernels", torch_kernels(arithmetic.device)},
+               {"device", torch_device(arithmetic.device)},
+               {"precision", arithmetic.bfloat16 ? "bfloat16" : "float32"},
+               {"cluster", backend.mpi ? "mpi" : "simulated"},
+               {"processes", backend.together() ? backend.together()->size() : 1},
+               {"threads", backend.mpi ? 1 : backend.threads},
+               {"start", iso_time(outcome.start)},
+               {"end", iso_time(outcome.end)},
+               {"exit", to_string(summary.status)},
+               {"configuration_hash", run.hash},
+               {"course", run.fingerprint}};
+  if (!backend.call.empty()) json["call"] = backend.call;
+  if (run.cluster.measured_micro_batch_s) json["measured_micro_batch_s"] = *run.cluster.measured_micro_batch_s;
+  if (const auto& fit = run.cluster.measured_fit)
+    json["measured_fit"] = {{"r_squared", fit->r_squared},
+                            {"largest_residual_s", fit->largest_residual_s},
+                            {"typical_residual_s", fit->typical_residual_s},
+                            {"micro_batches", fit->points}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progress,
@@ -482,31 +523,13 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
 
 FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary,
                       const ExecutionBackend& backend) {
-  const RunMetadata metadata{.cluster = backend.mpi ? "mpi" : "simulated",
-                             .threads = backend.mpi ? 1 : backend.threads,
-                             .processes = backend.together() ? backend.together()->size() : 1,
-                             .blas_kernel = torch_is_loaded() ? blas_kernel() : "none loaded",
-                             .libtorch_version = torch_version(),
-                             .torch_kernels = torch_kernels(run.training.arithmetic.device),
-                             .device = torch_device(run.training.arithmetic.device),
-                             .precision = run.training.arithmetic.bfloat16 ? "bfloat16" : "float32",
-                             .start = outcome.start,
-                             .end = outcome.end,
-                             .exit = to_string(summary.status),
-                             .hash = run.hash,
-                             .fingerprint = run.fingerprint,
-                             .call = backend.call,
-                             .measured_micro_batch_s = run.cluster.measured_micro_batch_s,
-                             .measured_fit = run.cluster.measured_fit};
   FileContents files{{"config.toml", run.resolved_toml},
-                     {"metadata.json", to_json(metadata)},
+                     {"metadata.json", metadata_of(run, outcome, summary, backend)},
                      {"metrics.csv", metrics_csv(outcome.recording.metrics)},
                      {"steps.csv", steps_csv(outcome.recording.rows)},
                      {"summary.json", to_json(summary)}};
-  if (outcome.timeline) {
-    const TraceTitle title{run.experiment, run.method, run.seed, run.hash, metadata.cluster};
-    files["trace.json.gz"] = gzip(trace_events(*outcome.timeline, title));
-  }
+  if (outcome.timeline)
+    files["trace.json.gz"] = gzip(trace_events(*outcome.timeline, run, backend.mpi ? "mpi" : "simulated"));
   if (!outcome.recording.parameters.empty()) files["parameters.npy"] = npy(outcome.recording.parameters);
   if (!outcome.recording.measurements.empty())
     files["measurements.csv"] = measurements_csv(outcome.recording.measurements);

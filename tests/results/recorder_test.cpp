@@ -553,10 +553,10 @@ Timeline timeline() {
   return timeline;
 }
 
-const TraceTitle title{.experiment = "e", .method = "m", .seed = 3, .hash = "0123", .cluster = "mpi"};
+const RunName title{.experiment = "e", .method = "m", .seed = 3, .hash = "0123"};
 
 TEST(TraceEvents, EveryValueStandsUnderItsOwnName) {
-  const json trace = json::parse(trace_events(timeline(), title));
+  const json trace = json::parse(trace_events(timeline(), title, "mpi"));
   EXPECT_EQ(trace["otherData"], json::parse(R"({"experiment": "e", "method": "m", "seed": 3, "hash": "0123",
     "cluster": "mpi", "workers": 2, "servers": 1, "end_s": 1.5, "until_s": 0.5, "capped": true})"));
   json complete = json::array();
@@ -587,7 +587,7 @@ TEST(TraceEvents, ServersLinksHaveThreadsOfTheirOwn) {
   linked.links = {
       {.in = {{at(0), at(20), Rank{1}}, {at(30), at(50), std::nullopt}}, .out = {{at(50), at(70), Rank{0}}}},
       {.in = {}, .out = {{at(1), at(2), Rank{1}}}}};
-  const json trace = json::parse(trace_events(linked, title));
+  const json trace = json::parse(trace_events(linked, title, "mpi"));
   EXPECT_EQ(trace["otherData"]["servers"], 2);
   std::vector<std::pair<int, std::string>> names;
   json of_links = json::array();
@@ -611,7 +611,7 @@ TEST(TraceEvents, ServersLinksHaveThreadsOfTheirOwn) {
 TEST(TraceEvents, OfSeveralServersEachHasItsNumber) {
   Timeline with_two = timeline();
   with_two.tracks.push_back(with_two.tracks.back());
-  const std::string text = trace_events(with_two, title);
+  const std::string text = trace_events(with_two, title, "mpi");
   for (const char* name : {"\"worker 1\"", "\"server 0\"", "\"server 1\""}) EXPECT_THAT(text, testing::HasSubstr(name));
 }
 

@@ -13,11 +13,13 @@
 #include <thread>
 #include <vector>
 
+#include "experiments/execution/execution.hpp"
 #include "results/build_info.hpp"
 #include "results/found_runs.hpp"
 #include "results/run.hpp"
 #include "results/run_directory.hpp"
 #include "workers/base/machine.hpp"
+#include "workers/models/torch_library.hpp"
 
 namespace syncopate {
 namespace {
@@ -657,46 +659,42 @@ TEST(SummaryJson, TruncatedOrOlderFilesAreNotGuessedAt) {
   EXPECT_FALSE(summary_from_json("{}").has_value());
 }
 
+nlohmann::json metadata_of(const Run& run, const RunSummary& summary, const ExecutionBackend& backend) {
+  Outcome outcome;
+  outcome.start = std::chrono::system_clock::from_time_t(951'827'696);  // on a leap day
+  outcome.end = std::chrono::system_clock::from_time_t(951'827'697);
+  return nlohmann::json::parse(files_of(run, outcome, summary, backend).at("metadata.json"));
+}
+
 TEST(Metadata, SaysWhatMadeTheRunAndWhen) {
-  RunMetadata metadata;
-  metadata.cluster = "simulated";
-  metadata.threads = 2;
-  metadata.blas_kernel = "SkylakeX";
-  metadata.start = std::chrono::system_clock::from_time_t(951'827'696);  // on a leap day
-  metadata.end = std::chrono::system_clock::from_time_t(951'827'697);
-  metadata.exit = "finished";
-  const auto json = nlohmann::json::parse(to_json(metadata));
+  const auto json = metadata_of(plan(), {}, {.threads = 2});
   EXPECT_EQ(json["start"], "2000-02-29T12:34:56Z");
   EXPECT_EQ(json["end"], "2000-02-29T12:34:57Z");
   EXPECT_EQ(json["threads"], 2);
-  EXPECT_EQ(json["blas_kernel"], "SkylakeX");
   for (const char* key : {"syncopate_version", "commit", "host", "operating_system", "compiler", "compiler_flags"}) {
     EXPECT_FALSE(json[key].get<std::string>().empty()) << key;
   }
 }
 
 TEST(Metadata, EveryValueStandsUnderItsOwnName) {
-  RunMetadata metadata;
-  metadata.cluster = "mpi";
-  metadata.threads = 2;
-  metadata.processes = 5;
-  metadata.blas_kernel = "SkylakeX";
-  metadata.libtorch_version = "2.9";
-  metadata.torch_kernels = "AVX2";
-  metadata.device = "cuda:0 (a GPU)";
-  metadata.precision = "bfloat16";
-  metadata.exit = "diverged";
-  metadata.hash = "0123456789abcdef";
-  auto json = nlohmann::json::parse(to_json(metadata));
-  EXPECT_EQ(json["cluster"], "mpi");
+  Run run = plan();
+  run.hash = "0123456789abcdef";
+  run.fingerprint = "f1";
+  run.training.arithmetic.bfloat16 = true;
+  RunSummary summary;
+  summary.status = RunStatus::diverged;
+  const auto json = metadata_of(run, summary, {.threads = 2, .call = "c"});
+  EXPECT_EQ(json["cluster"], "simulated");
   EXPECT_EQ(json["threads"], 2);
-  EXPECT_EQ(json["processes"], 5);
-  EXPECT_EQ(json["libtorch_version"], "2.9");
-  EXPECT_EQ(json["torch_kernels"], "AVX2");
-  EXPECT_EQ(json["device"], "cuda:0 (a GPU)");
+  EXPECT_EQ(json["processes"], 1);
+  EXPECT_EQ(json["libtorch_version"], torch_version());
+  EXPECT_EQ(json["torch_kernels"], torch_kernels("cpu"));
+  EXPECT_EQ(json["device"], "cpu");
   EXPECT_EQ(json["precision"], "bfloat16");
   EXPECT_EQ(json["exit"], "diverged");
   EXPECT_EQ(json["configuration_hash"], "0123456789abcdef");
+  EXPECT_EQ(json["course"], "f1");
+  EXPECT_EQ(json["call"], "c");
   EXPECT_EQ(json["schema_version"], results_schema_version);
   EXPECT_EQ(json["results_version"], results_version);
   EXPECT_EQ(json["host"], host_name());
@@ -708,8 +706,8 @@ TEST(Metadata, EveryValueStandsUnderItsOwnName) {
   EXPECT_EQ(json["compiler"], build_info().compiler);
   EXPECT_EQ(json["compiler_flags"], build_info().flags);
   EXPECT_FALSE(json.contains("measured_micro_batch_s"));
-  metadata.measured_micro_batch_s = 0.125;
-  EXPECT_EQ(nlohmann::json::parse(to_json(metadata))["measured_micro_batch_s"], 0.125);
+  run.cluster.measured_micro_batch_s = 0.125;
+  EXPECT_EQ(metadata_of(run, summary, {})["measured_micro_batch_s"], 0.125);
 }
 
 // Predictions of formulas, written and read again.
