@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/execution/cost.hpp"
 #include "experiments/execution/runner.hpp"
 #include "experiments/execution/time_simulation.hpp"
 #include "experiments/sections/experiment.hpp"
@@ -125,14 +126,6 @@ std::string with_table_of_methods(std::string page);
 // Writes both pages in a checkout. Throws std::runtime_error if one is missing or cannot be written.
 void write_pages(const std::filesystem::path& checkout);
 
-// The number and kind of the processes that execute runs, for estimates of their memory (`check`, --memory).
-struct MemoryUse {
-  int threads = 1;
-  int processes = 1;             // processes of `--jobs`, which divide --memory
-  bool is_mpi_rank = false;      // whether a process is one worker of an MPI cluster
-  int dividing = 1;              // processes that divide each simulation
-  std::int64_t limit_bytes = 0;  // limit of --memory; 0: none
-};
 // `ranks`: number of processes that a launcher has started as workers of an MPI cluster or to divide simulations; 0:
 // none.
 MemoryUse memory_use(const CommandLine& line, int ranks);

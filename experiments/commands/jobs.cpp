@@ -16,7 +16,6 @@
 #include <thread>
 
 #include "experiments/commands/commands.hpp"
-#include "experiments/execution/cost.hpp"
 #include "experiments/execution/tuning.hpp"
 #include "experiments/sections/definition.hpp"
 #include "workers/base/machine.hpp"
@@ -220,10 +219,6 @@ void add(std::span<const Run> runs, std::span<const int> to_do, std::vector<cons
   }
 }
 
-MemoryOptions options_of(const MemoryUse& use) {
-  return {.threads = use.threads, .dividing = use.dividing, .is_mpi_rank = use.is_mpi_rank};
-}
-
 // Returns advice on how to reduce the largest part of the memory.
 std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   std::string text = need.models >= need.passes ? "fewer workers, a smaller model or an optimizer with fewer moments"
@@ -340,8 +335,8 @@ MemoryUse memory_use(const CommandLine& line, int ranks) {
       line.options.cluster == ClusterChoice::mpi || (line.options.cluster == ClusterChoice::automatic && ranks > 0);
   const int dividing = is_rank ? 1 : std::max(1, ranks);
   return {.threads = line.options.threads > 0 ? line.options.threads : std::max(1, cores / dividing),
-          .is_mpi_rank = is_rank,
           .dividing = dividing,
+          .is_mpi_rank = is_rank,
           .limit_bytes = line.memory_bytes};
 }
 
@@ -350,7 +345,7 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
   std::vector<const Run*> all;
   add(trials, {}, all);
   add(experiment.runs, {}, all);
-  const LargestNeed largest = largest_need(all, options_of(use));
+  const LargestNeed largest = largest_need(all, use);
   if (!largest.run) return {};
   const std::string whose =
       use.dividing > 1 ? fmt::format("each of {} processes that divide a run", use.dividing) : "a process";
@@ -469,7 +464,7 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
   add(trials, to_do(trials), all);
   // If the experiment tunes, its finished runs are not known yet, so all runs count.
   add(experiment.runs, experiment.tuning ? std::vector<int>{} : to_do(experiment.runs), all);
-  const LargestNeed largest = largest_need(all, options_of(use));
+  const LargestNeed largest = largest_need(all, use);
   const double limit = static_cast<double>(use.limit_bytes) / use.processes;
   if (!largest.run || largest.need.total() <= limit) return;
   int digits = 2;  // increased until the texts of the need and the limit differ

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "experiments/commands/commands.hpp"
-#include "experiments/execution/cost.hpp"
 #include "experiments/execution/ranks.hpp"
 #include "experiments/execution/tuning.hpp"
 #include "results/result_table.hpp"

@@ -132,24 +132,24 @@ double compression_vectors(const Run& run) {
   return kept + 2 * packets / static_cast<double>(run.training.parameter_bytes.value());
 }
 
-double vectors_of(const Run& run, const MemoryOptions& options) {
+double vectors_of(const Run& run, const MemoryUse& use) {
   const Numbers numbers(run);
   const Traits traits = run.algorithm->traits();
   const double state = 1 + numbers.moments;
-  const double workers = options.is_mpi_rank ? 1 : std::ceil(numbers.workers / options.dividing);
+  const double workers = use.is_mpi_rank ? 1 : std::ceil(numbers.workers / use.dividing);
   // The current and the next state of workers or servers (2 each); a sum and a gradient (2).
   double vectors = (2 + traits.held.states) * state + 2;
   double own = traits.held.models + traits.held.moments * numbers.moments + compression_vectors(run);
   // Models in messages are often allocated and released, and may wait for a free thread. In addition, the memory arena
   // that the allocator has for each thread keeps released models.
   if (!traits.sums_gradients && !traits.averages_models && !traits.publishes_rounds)
-    own *= (traits.sends_gradients ? 1.4 : 1) + 0.4 * (options.threads - 1);
+    own *= (traits.sends_gradients ? 1.4 : 1) + 0.4 * (use.threads - 1);
   vectors += own * workers;
   // Evaluations of the model run in parallel with the next steps. So these steps cannot update it in place.
   vectors += state;
-  vectors += options.threads;
+  vectors += use.threads;
   // Buffers for sums and parts of sums that are sent to other processes and received from them.
-  if (options.dividing > 1) vectors += 4;
+  if (use.dividing > 1) vectors += 4;
   return vectors;
 }
 
@@ -325,24 +325,24 @@ std::string plan_text(const RunPlan& plan, const std::string& noun) {
                             : "; the disk space is not known in advance");
 }
 
-MemoryNeed memory_need(const Run& run, const MemoryOptions& options) {
+MemoryNeed memory_need(const Run& run, const MemoryUse& use) {
   MemoryNeed need{.program = program_bytes(run.training.trains_network),
-                  .workers = options.is_mpi_rank ? 0 : run.cluster.workers * worker_bytes(run),
-                  .records = record_bytes(run, options.is_mpi_rank)};
+                  .workers = use.is_mpi_rank ? 0 : run.cluster.workers * worker_bytes(run),
+                  .records = record_bytes(run, use.is_mpi_rank)};
   if (!trains(run)) return need;
   const ObjectiveMemory& objective = run.training.memory;
   need.is_complete = objective.is_known;
   need.data = static_cast<double>(objective.data_bytes);
-  need.vectors = vectors_of(run, options);
+  need.vectors = vectors_of(run, use);
   need.models = need.vectors * Numbers(run).vector_bytes;
-  need.passes = (options.is_mpi_rank ? 1 : options.threads) * static_cast<double>(objective.pass_bytes);
+  need.passes = (use.is_mpi_rank ? 1 : use.threads) * static_cast<double>(objective.pass_bytes);
   return need;
 }
 
-LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& options) {
+LargestNeed largest_need(std::span<const Run* const> runs, const MemoryUse& use) {
   LargestNeed largest;
   for (const Run* run : runs)
-    if (const MemoryNeed need = memory_need(*run, options); !largest.run || need.total() > largest.need.total())
+    if (const MemoryNeed need = memory_need(*run, use); !largest.run || need.total() > largest.need.total())
       largest = {run, need};
   return largest;
 }

@@ -96,20 +96,23 @@ struct MemoryNeed {
   double total() const { return program + data + models + passes + workers + records; }
 };
 
-struct MemoryOptions {
+// The number and kind of the processes that execute runs.
+struct MemoryUse {
   int threads = 1;
-  int dividing = 1;          // processes that divide the simulated workers, with their models and gradients
-  bool is_mpi_rank = false;  // whether the process is one worker of an MPI cluster; then `threads` is ignored
+  int dividing = 1;              // processes that divide the simulated workers, with their models and gradients
+  bool is_mpi_rank = false;      // whether a process is one worker of an MPI cluster; then `threads` is ignored
+  int processes = 1;             // processes of `--jobs`, which divide --memory
+  std::int64_t limit_bytes = 0;  // limit of --memory; 0: none
 };
 
-MemoryNeed memory_need(const Run& run, const MemoryOptions& options);
+MemoryNeed memory_need(const Run& run, const MemoryUse& use);
 
 // The run that needs the most memory; null without runs.
 struct LargestNeed {
   const Run* run = nullptr;
   MemoryNeed need{};
 };
-LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& options);
+LargestNeed largest_need(std::span<const Run* const> runs, const MemoryUse& use);
 
 // Returns the bytes of address space for the stacks of simulated workers, the largest over the runs. Most of it is
 // never touched.

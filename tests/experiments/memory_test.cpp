@@ -327,7 +327,7 @@ class Memory : public ProgramTest {
   syncopate::Run run_of(const char* text, const std::vector<std::string>& overrides) const {
     return load_experiment(write("e.toml", text), overrides).runs.front();
   }
-  double vectors(const std::vector<std::string>& overrides, const MemoryOptions& options = {}) const {
+  double vectors(const std::vector<std::string>& overrides, const MemoryUse& options = {}) const {
     return memory_need(run_of(quadratic, overrides), options).vectors;
   }
   // Returns the bytes in the last line of `check`.
