@@ -239,10 +239,7 @@ class Comparison {
   ComparedRun compared(std::size_t index) const {
     const Run& run = experiment_.runs[index];
     ComparedRun result;
-    result.simulated.method = run.method;
-    result.simulated.sweep = run.sweep;
-    result.simulated.seed = run.seed;
-    result.simulated.hash = run.hash;
+    static_cast<RunName&>(result.simulated) = run;
     result.depends_on_clock = run.algorithm->traits().follows_clock || run.budget.seconds;
     for (const bool mpi : {false, true}) {
       const char* const cluster = mpi ? "under MPI" : "simulated";
