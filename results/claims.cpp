@@ -207,16 +207,7 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
     if (of_seed.size() < own.size()) continue;  // this seed has no run at some point
-    double x = 0, y = 0, xx = 0, xy = 0;
-    for (const auto& [at, value] : of_seed) {
-      x += at / static_cast<double>(of_seed.size());
-      y += value / static_cast<double>(of_seed.size());
-    }
-    for (const auto& [at, value] : of_seed) {
-      xx += (at - x) * (at - x);
-      xy += (at - x) * (value - y);
-    }
-    if (xx > 0) found[seed] = xy / xx;
+    if (const auto slope = least_squares_slope(of_seed)) found[seed] = *slope;
   }
   if (found.empty()) throw Inconclusive(fmt::format("no seed has the two points of {} that a slope needs", claim.over));
   return found;

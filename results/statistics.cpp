@@ -117,6 +117,20 @@ Statistics statistics(std::span<const double> values) {
   return {.n = n, .mean = mean, .std = n > 1 ? std::sqrt(squares / static_cast<double>(n - 1)) : 0.0};
 }
 
+std::optional<double> least_squares_slope(std::span<const std::pair<double, double>> points) {
+  const auto count = static_cast<double>(points.size());
+  double mean_x = 0, mean_y = 0, squares = 0, products = 0;
+  for (const auto& [x, y] : points) {
+    mean_x += x / count;
+    mean_y += y / count;
+  }
+  for (const auto& [x, y] : points) {
+    squares += (x - mean_x) * (x - mean_x);
+    products += (x - mean_x) * (y - mean_y);
+  }
+  return squares > 0 ? std::optional(products / squares) : std::nullopt;
+}
+
 std::optional<StepsByBatch> steps_by_batch(std::span<const MeasuredNoise> measured, Step steps, double batch) {
   if (measured.empty() || measured.front().step >= steps) return {};
   StepsByBatch result;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "workers/base/units.hpp"
@@ -76,6 +77,9 @@ struct Statistics {
 
 // Uses one pass (Welford 1962), in which nearly equal large values lose no digits.
 Statistics statistics(std::span<const double> values);
+
+// The slope of the least-squares line through the points (x, y); nullopt if all x are equal.
+std::optional<double> least_squares_slope(std::span<const std::pair<double, double>> points);
 
 // The number of steps to a target with other batches, from one run with measured noise scales of gradients.
 // Source:  McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": at noise scale N, a step of batch B

@@ -194,20 +194,13 @@ std::optional<double> fall_of(const std::vector<Measurement>& measurements) {
 // The change of the logarithm from the second measurement to the last one, along the least-squares line.
 std::optional<double> log_change_of(const std::vector<Measurement>& measurements) {
   if (measurements.size() < 4) return {};
-  const std::span rest = std::span(measurements).subspan(1);
-  const auto count = static_cast<double>(rest.size());
-  const auto step_of = [](const Measurement& at) { return static_cast<double>(at.step.value()); };
-  double step = 0, logarithm = 0, square = 0, product = 0;
-  for (const Measurement& at : rest) {
+  std::vector<std::pair<double, double>> points;
+  for (const Measurement& at : std::span(measurements).subspan(1)) {
     if (!(at.value > 0)) return {};
-    step += step_of(at) / count;
-    logarithm += std::log(at.value) / count;
+    points.emplace_back(static_cast<double>(at.step.value()), std::log(at.value));
   }
-  for (const Measurement& at : rest) {
-    square += (step_of(at) - step) * (step_of(at) - step);
-    product += (step_of(at) - step) * (std::log(at.value) - logarithm);
-  }
-  return product / square * (step_of(rest.back()) - step_of(rest.front()));
+  const auto slope = least_squares_slope(points);
+  return slope ? std::optional(*slope * (points.back().first - points.front().first)) : std::nullopt;
 }
 
 std::optional<std::int64_t> largest_period(const Recording& recording) {
