@@ -93,19 +93,23 @@ std::string run_label(const std::string& method, const KeyValues& sweep) {
 std::string run_label(const RunName& run) { return run_label(run.method, run.sweep); }
 std::string label_with_seed(const RunName& run) { return fmt::format("{}, seed {}", run_label(run), run.seed); }
 
-std::string timing_class(const TomlNode& resolved) {
+TomlNode keys_of_training(const TomlNode& resolved, std::span<const char* const> keys) {
+  TomlNode found;
   const TomlNode* training = resolved.find("training");
-  if (!training) return {};
-  TomlNode kind;
-  for (const char* const key :
-       {"model", "dataset", "micro_batch_size", "batching", "token_budget", "device", "precision", "device_batch"})
-    if (const TomlNode* value = training->find(key)) kind.set(key, {}, *value);
+  for (const char* const key : keys)
+    if (const TomlNode* value = training ? training->find(key) : nullptr) found.set(key, {}, *value);
   for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
-    const TomlNode *described = resolved.find(tables), *chosen_name = kind.find(chosen);
-    const auto* name = chosen_name ? std::get_if<std::string>(&chosen_name->value) : nullptr;
-    if (const TomlNode* table = described && name ? described->find(*name) : nullptr) kind.set(tables, {}, *table);
+    const TomlNode* described = resolved.find(tables);
+    const TomlNode* table = described ? described->find(text_in(found.find(chosen))) : nullptr;
+    if (table) found.set(tables, {}, *table);
   }
-  return inline_toml(kind);
+  return found;
+}
+
+std::string timing_class(const TomlNode& resolved) {
+  constexpr std::array keys = {"model",        "dataset", "micro_batch_size", "batching",
+                               "token_budget", "device",  "precision",        "device_batch"};
+  return resolved.find("training") ? inline_toml(keys_of_training(resolved, keys)) : "";
 }
 
 std::optional<SampledTimes> sample_times(const Run& run) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -156,6 +157,10 @@ std::optional<double> number_in(std::string_view text);
 std::string run_label(const std::string& method, const KeyValues& sweep);
 std::string run_label(const RunName& run);
 std::string label_with_seed(const RunName& run);  // the label and ", seed 3"
+
+// These keys of [training], as far as they are written, and the tables in [models] and [datasets] of the model and data
+// set that are among them.
+TomlNode keys_of_training(const TomlNode& resolved, std::span<const char* const> keys);
 
 // The part of a resolved configuration that determines how long this machine takes for a micro-batch: model and data
 // set with their settings, the micro-batch's size, and the device. Runs with equal texts have about equally long

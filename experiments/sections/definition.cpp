@@ -584,10 +584,9 @@ void keep_what_is_trained(TomlNode& resolved) {
   const TomlNode& training = *resolved.find("training");
   for (const auto& [described, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
     TomlNode* tables = resolved.find(described);
-    const TomlNode* name = training.find(chosen);
-    const auto* used = name ? std::get_if<std::string>(&name->value) : nullptr;
+    const std::string_view used = text_in(training.find(chosen));
     if (tables && tables->is_table())
-      std::erase_if(tables->table(), [&](const TomlNode::Member& table) { return !used || table.key != *used; });
+      std::erase_if(tables->table(), [&](const TomlNode::Member& table) { return table.key != used; });
   }
 }
 
@@ -646,22 +645,11 @@ Run make_run(const Reading& reading) {
 
 MicroBatchWork work_of(const Reading& all) {
   const Reading& reading = own_of(all);
-  const TomlNode& training = *reading.resolved.find("training");
   const ObjectivePlan& objective = reading.definition.training.objective;
-  TomlNode decisive;
-  for (const char* key : {"model", "dataset", "micro_batch_size"})
-    if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
-  if (objective.lengths)
-    for (const char* key : {"batching", "token_budget"})
-      if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
-  for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
-    const TomlNode* name = decisive.find(chosen);
-    const TomlNode* table = reading.resolved.find(tables);
-    if (name && table) table = table->find(std::get<std::string>(name->value));
-    if (name && table) decisive.set(tables, {}, *table);
-  }
+  std::vector<const char*> decisive = {"model", "dataset", "micro_batch_size"};
+  if (objective.lengths) decisive.insert(decisive.end(), {"batching", "token_budget"});
   return {.experiment = reading.definition.name,
-          .key = inline_toml(decisive),
+          .key = inline_toml(keys_of_training(reading.resolved, decisive)),
           .load = objective.load_timed ? objective.load_timed : objective.load,
           .seed = reading.definition.seeds.front(),
           .workers = reading.definition.cluster.plan.workers,
