@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <regex>
-#include <sstream>
 #include <tuple>
 
+#include "results/text_table.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/config/key_path.hpp"
 
@@ -283,10 +283,7 @@ std::vector<CsvRow> csv_rows(std::span<const std::string> lines, const fs::path&
 std::vector<CsvRow> read_csv(const fs::path& file) {
   const auto text = read_file(file);
   if (!text) throw ResultsDirectoryFault(file.string() + ": is missing; expected a table, as `export` writes it");
-  std::istringstream stream(*text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
-  return csv_rows(lines, file);
+  return csv_rows(split_lines(*text), file);
 }
 
 bool is_finished_run(const CsvRow& row) {
@@ -731,10 +728,8 @@ std::vector<std::string> evaluation_lines(const fs::path& directory) {
   const fs::path file = directory / "metrics.csv";
   const auto text = read_file(file, any_size);
   if (!text) throw std::runtime_error(file.string() + ": is missing; expected the run's evaluations");
-  std::istringstream stream(*text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);)
-    if (!line.empty() && line.front() != '#') lines.push_back(std::move(line));
+  std::vector<std::string> lines = split_lines(*text);
+  std::erase_if(lines, [](const std::string& line) { return line.empty() || line.front() == '#'; });
   return lines;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
+#include <sstream>
 
 #include "results/result_table.hpp"
 #include "workers/base/terminal_text.hpp"
@@ -28,16 +29,6 @@ std::string first_line(const std::string& reason) { return reason.substr(0, reas
 
 constexpr std::size_t gap = 2;
 constexpr std::size_t least_folded = 16;  // fewest columns of a folded cell
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines(1);
-  for (const char character : text)
-    if (character == '\n')
-      lines.emplace_back();
-    else
-      lines.back() += character;
-  return lines;
-}
 
 void append_padded(std::string& line, const std::string& cell, std::size_t width, Align align) {
   const std::string blanks(width - display_width(cell), ' ');
@@ -83,6 +74,13 @@ std::string in_latex(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
+  return lines;
+}
 
 std::vector<std::string> folded(std::string_view line, std::size_t width, std::size_t indent, LongWords long_words) {
   std::vector<std::string> lines;
@@ -149,7 +147,7 @@ std::size_t display_width(std::string_view text) {
 }
 
 void TextTable::add_column(std::string heading, Align align) {
-  columns_.push_back({lines_of(printable_lines(heading)), align});
+  columns_.push_back({split_lines(printable_lines(heading)), align});
 }
 
 void TextTable::add_row(std::vector<std::string> cells) {

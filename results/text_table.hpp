@@ -10,6 +10,9 @@
 
 namespace syncopate {
 
+// The lines of a text, without their ends.
+std::vector<std::string> split_lines(const std::string& text);
+
 enum class LongWords { whole, cut };  // whole: a word wider than the width has a line of its own, which is too wide
 
 // Breaks a line at blanks to fit a width. All lines except the first begin with `indent` blanks.

@@ -9,7 +9,6 @@
 #include <exception>
 #include <new>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "experiments/commands/commands.hpp"
@@ -100,15 +99,14 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
     if (solved != last) result += solved;
     last = std::move(solved);
   }
-  std::istringstream notes(note_of_links(experiment.runs) +
-                           (experiment.tuning ? "" : magnitude_notes(experiment.runs)));
-  for (std::string note; std::getline(notes, note);) result += fmt::format("# {}\n", printable(note));
+  for (const std::string& note :
+       split_lines(note_of_links(experiment.runs) + (experiment.tuning ? "" : magnitude_notes(experiment.runs))))
+    result += fmt::format("# {}\n", printable(note));
   result += experiment.tuning ? checked_tuning(experiment, line)
                               : fmt::format("# {}\n", text_of(work_of(experiment.runs, {}, line), line, "run"));
   for (const std::string& need : {bytes_line(experiment), memory_line(experiment, use), device_line(experiment, use)})
     if (!need.empty()) result += fmt::format("# {}\n", need);
-  std::istringstream missing(missing_devices(experiment).report());
-  for (std::string fault; std::getline(missing, fault);)
+  for (const std::string& fault : split_lines(missing_devices(experiment).report()))
     result += fmt::format("# cannot start here: {}\n", printable(fault));
   return result;
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <new>
-#include <sstream>
 #include <string_view>
 #include <variant>
 
@@ -127,16 +126,9 @@ WhyNot why_not_measured_in(const std::vector<Reading>& points) {
   };
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 std::string lines_without(const std::string& text, const std::string& other) {
-  const std::vector<std::string> known = lines_of(other);
-  std::vector<std::string> lines = lines_of(text);
+  const std::vector<std::string> known = split_lines(other);
+  std::vector<std::string> lines = split_lines(text);
   std::erase_if(lines, [&known](const std::string& line) { return std::ranges::find(known, line) != known.end(); });
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
