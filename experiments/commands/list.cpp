@@ -6,7 +6,6 @@
 #include <cctype>
 #include <fstream>
 #include <map>
-#include <sstream>
 
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
@@ -15,6 +14,8 @@
 #include "algorithms/synchronous/drop_threshold.hpp"
 #include "experiments/commands/commands.hpp"
 #include "experiments/sections/definition.hpp"
+#include "results/text_table.hpp"
+#include "workers/base/files.hpp"
 #include "workers/config/key_path.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/models/models.hpp"
@@ -143,25 +144,10 @@ std::vector<KeyDescription> keys_among(const std::vector<KeyDescription>& all, c
   return keys;
 }
 
-constexpr std::size_t line_width = 110;
-
-// Returns `text` in lines of at most `line_width` characters. All lines except the first are indented.
-std::string wrapped(std::string_view text, std::size_t indent) {
-  std::string result;
-  std::size_t column = indent;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    const bool first = column == indent;
-    if (!first && column + 1 + word.size() > line_width) {
-      result += fmt::format("\n{:{}}{}", "", indent, word);
-      column = indent + word.size();
-    } else {
-      result += fmt::format("{}{}", first ? "" : " ", word);
-      column += word.size() + (first ? 0 : 1);
-    }
-  }
-  return result;
+// Returns `text` in lines of at most 110 columns. All lines except the first are indented.
+std::string wrapped(const std::string& text, std::size_t indent) {
+  constexpr std::size_t line_width = 110;
+  return fold_lines(std::string(indent, ' ') + text, line_width, indent).substr(indent);
 }
 
 std::string with_paper(const ListedName& name) {
@@ -407,12 +393,9 @@ std::string section_by_names(const std::vector<KeyDescription>& keys, const Name
 }
 
 std::string contents_of(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream)
-    throw std::runtime_error(fmt::format("{}: cannot be read; run this command in a checkout", file.string()));
-  return text.str();
+  const auto text = read_file(file);
+  if (!text) throw std::runtime_error(fmt::format("{}: cannot be read; run this command in a checkout", file.string()));
+  return *text;
 }
 
 void write(const fs::path& file, const std::string& text) {
