@@ -443,25 +443,31 @@ std::string comparison_markdown(const std::string& experiment, const std::string
       "points). Tolerances: {:.3g} % and {:.3g} points.\n\n",
       experiment, file, build_info().commit, iso_time(std::chrono::system_clock::now()), machine.cores,
       machine.processor, machine.load, 100 * tolerances.step_time, 100 * tolerances.drop_rate);
-  text +=
-      "| method | s/step simulated | MPI | error % | dropped % simulated | MPI | error | staleness simulated | MPI | "
-      "test loss simulated | MPI | parameters | verdict |\n|---|" +
-      std::string("---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n");
+  TextTable table({{"method", Align::left}});
+  for (const char* heading : {"s/step simulated", "MPI", "error %", "dropped % simulated", "MPI", "error",
+                              "staleness simulated", "MPI", "test loss simulated", "MPI", "parameters"})
+    table.add_column(heading, Align::right);
+  table.add_column("verdict", Align::left);
   const bool with_seed = several_seeds(runs);
   for (const ComparedRun& run : runs) {
-    const std::string label = label_of(run, with_seed);
-    if (!run.failure.empty()) {
-      text += fmt::format("| {} | - | - | - | - | - | - | - | - | - | - | - | failed |\n", label);
-      continue;
-    }
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", label,
-                        with_decimals(run.simulated.step_time_s(), 6), with_decimals(run.mpi.step_time_s(), 6),
-                        error_text(100 * step_time_error(run)), with_decimals(100 * run.simulated.drop_rate(), 2),
-                        with_decimals(100 * run.mpi.drop_rate(), 2), error_text(100 * drop_rate_error(run)),
-                        decimals(run.simulated.mean_staleness(), 3), decimals(run.mpi.mean_staleness(), 3),
-                        number(run.simulated.final_test_loss), number(run.mpi.final_test_loss), parameters(run),
-                        verdict(run, tolerances).text());
+    std::vector<std::string> cells(11, "-");
+    if (run.failure.empty())
+      cells = {with_decimals(run.simulated.step_time_s(), 6),
+               with_decimals(run.mpi.step_time_s(), 6),
+               error_text(100 * step_time_error(run)),
+               with_decimals(100 * run.simulated.drop_rate(), 2),
+               with_decimals(100 * run.mpi.drop_rate(), 2),
+               error_text(100 * drop_rate_error(run)),
+               decimals(run.simulated.mean_staleness(), 3),
+               decimals(run.mpi.mean_staleness(), 3),
+               number(run.simulated.final_test_loss),
+               number(run.mpi.final_test_loss),
+               parameters(run)};
+    cells.insert(cells.begin(), label_of(run, with_seed));
+    cells.push_back(verdict(run, tolerances).text());
+    table.add_row(std::move(cells));
   }
+  text += table.markdown();
   if (const auto means = mean_errors(runs); !means.empty())
     text += "\n" + table_of(means, tolerances).markdown() + "\n" + mean_errors_note;
   return text + "\n" + notes(runs, tolerances);
