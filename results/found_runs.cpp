@@ -455,30 +455,6 @@ std::vector<FoundRun> without_faults(RunsAndFaults read) {
   return std::move(read.runs);
 }
 
-std::vector<fs::path> folders_in(const fs::path& directory) {
-  std::error_code error;
-  std::vector<fs::path> folders = paths_in(directory, error);
-  std::erase_if(folders, [&error](const fs::path& path) {
-    return !fs::is_directory(path, error) || path.filename().string().starts_with(".");
-  });
-  return folders;
-}
-
-// All directories <results>/<experiment>/<method>/<run> and <results>/<experiment>/Trials/<method>/<run>.
-std::vector<fs::path> run_folders(const fs::path& results) {
-  std::vector<fs::path> runs;
-  const auto add_runs_of = [&](const fs::path& experiment) {
-    for (const fs::path& method : folders_in(experiment))
-      if (method.filename() != trials_folder)
-        for (fs::path& run : folders_in(method)) runs.push_back(std::move(run));
-  };
-  for (const fs::path& experiment : folders_in(results)) {
-    add_runs_of(experiment);
-    add_runs_of(experiment / trials_folder);
-  }
-  return runs;
-}
-
 // The files of a run's directory; empty if one is damaged.
 FileContents files_in(const fs::path& directory) {
   FileContents files;
@@ -520,12 +496,13 @@ FileContents renamed(FileContents files, const Run& run, const std::string& copi
 
 std::multimap<std::string, fs::path> simulated_runs_by_fingerprint(const fs::path& results) {
   std::multimap<std::string, fs::path> by_fingerprint;
-  for (const fs::path& folder : run_folders(results)) try {
-      const Json metadata = Json::parse(read_file(folder / "metadata.json").value_or(""));
-      if (metadata.at("cluster") == "simulated" && metadata.at("exit") == "finished")
-        by_fingerprint.emplace(metadata.value("course", ""), folder);
-    } catch (const std::exception&) {
-    }
+  for (const ExperimentFolder& experiment : experiment_folders(results))
+    for (const fs::path& folder : experiment.runs) try {
+        const Json metadata = Json::parse(read_file(folder / "metadata.json").value_or(""));
+        if (metadata.at("cluster") == "simulated" && metadata.at("exit") == "finished")
+          by_fingerprint.emplace(metadata.value("course", ""), folder);
+      } catch (const std::exception&) {
+      }
   return by_fingerprint;
 }
 
