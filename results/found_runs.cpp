@@ -166,16 +166,9 @@ std::vector<fs::path> run_directories(const fs::path& directory, bool with_trial
 
 using Leaves = std::map<std::string, std::string>;
 
-void add_leaves(const TomlNode& node, const std::string& key, Leaves& leaves) {
-  if (node.is_table()) {
-    for (const TomlNode::Member& member : node.table())
-      add_leaves(member.value, key.empty() ? toml_key(member.key) : key + "." + toml_key(member.key), leaves);
-  } else if (node.is_array_of_tables()) {
-    for (std::size_t i = 0; i < node.array().size(); ++i)
-      add_leaves(node.array()[i], fmt::format("{}.{}", key, i), leaves);
-  } else {
-    leaves[key] = inline_toml(node);
-  }
+Leaves leaves_in(const TomlNode& node) {
+  const KeyValues all = leaves_of(node);
+  return {all.begin(), all.end()};
 }
 
 std::pair<Leaves, Leaves> configuration_of(const std::string& resolved_toml, const std::string& file) {
@@ -183,10 +176,10 @@ std::pair<Leaves, Leaves> configuration_of(const std::string& resolved_toml, con
     TomlNode document = parse_toml(resolved_toml, file);
     std::pair<Leaves, Leaves> leaves;
     const TomlNode* methods = document.find("methods");
-    if (methods && methods->is_array_of_tables()) add_leaves(methods->array().front(), "", leaves.second);
+    if (methods && methods->is_array_of_tables()) leaves.second = leaves_in(methods->array().front());
     for (const char* const key : {"name", "description", "seeds", "methods", "recording", "checkpoint"})
       document.erase(key);
-    add_leaves(document, "", leaves.first);
+    leaves.first = leaves_in(document);
     return leaves;
   } catch (const TomlSyntaxFault& fault) {
     throw ResultsDirectoryFault(fault.what());

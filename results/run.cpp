@@ -32,6 +32,22 @@ std::string_view last_name(std::string_view key) {
   return before == key.npos ? key : key.substr(before + 1);
 }
 
+void add_leaves(const TomlNode& node, const std::string& key, bool by_label, KeyValues& leaves) {
+  const std::string prefix = key.empty() ? "" : key + ".";
+  if (node.is_table()) {
+    for (const TomlNode::Member& member : node.table())
+      add_leaves(member.value, prefix + toml_key(member.key), by_label, leaves);
+  } else if (node.is_array_of_tables()) {
+    for (std::size_t i = 0; i < node.array().size(); ++i) {
+      const TomlNode* label = by_label ? node.array()[i].find("label") : nullptr;
+      const bool is_named = label && std::holds_alternative<std::string>(label->value);
+      add_leaves(node.array()[i], prefix + (is_named ? toml_key(text_in(label)) : std::to_string(i)), by_label, leaves);
+    }
+  } else {
+    leaves.emplace_back(key, inline_toml(node));
+  }
+}
+
 constexpr std::array<std::pair<double, char>, 3> sizes = {{{1e9, 'G'}, {1e6, 'M'}, {1e3, 'k'}}};
 
 // "1.25G" for 1250000000; nullopt if six digits do not give the exact number, or if it is below 1000.
@@ -79,6 +95,12 @@ std::optional<double> number_in(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+KeyValues leaves_of(const TomlNode& document, bool by_label) {
+  KeyValues leaves;
+  add_leaves(document, "", by_label, leaves);
+  return leaves;
 }
 
 std::string run_label(const std::string& method, const KeyValues& sweep) {

@@ -108,6 +108,10 @@ struct CheckpointPlan {
 
 using KeyValues = std::vector<std::pair<std::string, std::string>>;  // keys and their values, in the order of a file
 
+// All values in a document, as TOML, by their keys as on the command line: "delays.0.kind". `by_label`: elements of
+// lists are named by their labels, if they have any: methods."Local SGD".period.
+KeyValues leaves_of(const TomlNode& document, bool by_label = false);
+
 // The parts of a run's name, which tell it from the other runs of its experiment, also in results.
 struct RunName {
   std::string experiment;

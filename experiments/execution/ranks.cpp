@@ -164,22 +164,6 @@ bool all_agree(const MpiSession& session, const RankHandshake& own) {
   return std::ranges::all_of(all, [&](const auto& other) { return other[0] == 0 && other[1] == all.front()[1]; });
 }
 
-// Adds the keys within the node in the form of the command line: methods."Local SGD".period, delays.0.kind.
-void add_keys(const TomlNode& node, const std::string& path, KeyValues& plan) {
-  const std::string prefix = path.empty() ? "" : path + ".";
-  if (node.is_table()) {
-    for (const TomlNode::Member& member : node.table()) add_keys(member.value, prefix + toml_key(member.key), plan);
-  } else if (node.is_array_of_tables()) {
-    for (std::size_t i = 0; i < node.array().size(); ++i) {
-      const TomlNode* label = node.array()[i].find("label");
-      const auto* name = label ? std::get_if<std::string>(&label->value) : nullptr;
-      add_keys(node.array()[i], prefix + (name ? toml_key(*name) : std::to_string(i)), plan);
-    }
-  } else {
-    plan.emplace_back(path, inline_toml(node));
-  }
-}
-
 // Returns what must be equal on all ranks. A run's hash determines what the run computes. It leaves out [recording],
 // which determines the messages that ranks exchange, so its keys are added.
 std::string identity_of(const std::vector<Run>& runs) {
@@ -326,7 +310,8 @@ RankHandshake handshake_of(const Intention& intention) {
   if (together && experiment.tuning)
     handshake.identity += fmt::format("{}{} {} {}\n", identity_of(first_trials(experiment)), experiment.tuning->measure,
                                       experiment.tuning->extensions, fmt::join(experiment.tuning->seeds, " "));
-  add_keys(parse_toml(experiment.resolved_toml, experiment.file), "", plan);
+  const KeyValues keys = leaves_of(parse_toml(experiment.resolved_toml, experiment.file), true);
+  plan.insert(plan.end(), keys.begin(), keys.end());
   plan.emplace_back("number of runs", std::to_string(experiment.runs.size()));
   return handshake;
 }
