@@ -520,15 +520,19 @@ std::vector<ExperimentFolder> experiment_folders(const fs::path& directory) {
   return {{.directory = directory, .runs = {directory}}};
 }
 
-// The hash covers the whole configuration except its description. So `run` may have another description.
-std::optional<RunSummary> summary_of(const fs::path& directory, const Run& run) {
+std::optional<RunSummary> summary_of(const fs::path& directory, const std::string& hash) {
   std::optional<std::string> text;
   try {
     text = read_file(directory / "summary.json");
   } catch (const std::runtime_error&) {  // damage_of reports an unreadable file
   }
   auto summary = text ? summary_from_json(*text) : std::nullopt;
-  if (!summary || summary->hash != run.hash) return {};
+  return summary && summary->hash == hash ? std::move(summary) : std::nullopt;
+}
+
+std::optional<RunSummary> summary_of(const fs::path& directory, const Run& run) {
+  auto summary = summary_of(directory, run.hash);
+  if (!summary) return {};
   summary->method_index = run.method_index;
   summary->point_index = run.point_index;
   return summary;

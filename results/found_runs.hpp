@@ -26,6 +26,8 @@ struct ExperimentFolder {
 // with the folder .shared. Empty folders beside an experiment also count, since a process that starts creates one.
 std::vector<ExperimentFolder> experiment_folders(const std::filesystem::path& directory);
 
+// The summary in the directory if its run has this hash, even if it did not finish.
+std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const std::string& hash);
 // The summary in the directory if its run has the configuration of `run`, even if it did not finish.
 std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run);
 

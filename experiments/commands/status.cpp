@@ -26,17 +26,6 @@ struct Mean {
 };
 using PastCosts = std::map<std::optional<std::string>, Mean>;
 
-std::optional<RunSummary> summary_in(const PlannedRun& run) {
-  try {
-    const auto text = read_file(run.directory / "summary.json");
-    auto summary = text ? summary_from_json(*text) : std::nullopt;
-    if (!summary || summary->hash != run.hash) return {};
-    return summary;
-  } catch (const std::exception&) {
-    return {};
-  }
-}
-
 double seconds_since_written(const fs::path& file) {
   struct stat found {};
   if (stat(file.c_str(), &found) != 0) return 0;
@@ -62,7 +51,7 @@ fs::path without_mpi(fs::path directory) {
 
 bool is_finished_under_mpi(PlannedRun run) {
   run.directory += "-mpi";
-  const auto summary = summary_in(run);
+  const auto summary = summary_of(run.directory, run.hash);
   return summary && summary->status == RunStatus::finished && damage_of(run.directory).empty();
 }
 
@@ -131,7 +120,7 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   PastCosts costs;
   std::vector<std::pair<const PlannedRun*, double>> left;  // runs that have not ended, and the share left of each
   for (const PlannedRun& run : runs) {
-    const auto summary = summary_in(run);
+    const auto summary = summary_of(run.directory, run.hash);
     const bool is_whole = summary && damage_of(run.directory).empty();
     if (is_whole && summary->status == RunStatus::finished) {
       ++status.finished;
