@@ -54,15 +54,6 @@ std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims)
                      (directory / claims_file).string(), *claims.judged_runs, found);
 }
 
-std::string as_comment(const std::string& lines) {
-  std::string text;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (i == 0 || lines[i - 1] == '\n') text += "% ";
-    text += lines[i];
-  }
-  return text;
-}
-
 constexpr std::size_t usual_width = 120;
 
 const Measure* known_measure(const std::string& option, const std::string& name) {
@@ -262,7 +253,7 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
     case TableFormat::csv:
       return scoreboard_table(experiments).csv();
     case TableFormat::latex:
-      return scoreboard_table(experiments).latex() + "\n" + as_comment(notes);
+      return scoreboard_table(experiments).latex() + written_notes(notes, options.format, width);
     case TableFormat::text:
       break;
   }
