@@ -309,17 +309,10 @@ std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& 
 }
 
 std::string note_of_links(std::span<const RunSummary> runs) {
-  std::vector<std::string> labels;
-  bool are_all = true;
-  for (const RunSummary& run : runs) {
-    if (run.status != RunStatus::finished) continue;
-    const std::string label = printable(run_label(run));
-    if (!run.has_unshared_links)
-      are_all = false;
-    else if (std::ranges::find(labels, label) == labels.end())
-      labels.push_back(label);
-  }
-  return unshared_links_text(labels, are_all);
+  std::vector<std::pair<std::string, bool>> rows;
+  for (const RunSummary& run : runs)
+    if (run.status == RunStatus::finished) rows.emplace_back(printable(run_label(run)), run.has_unshared_links);
+  return unshared_links_text(rows);
 }
 
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
@@ -464,8 +457,12 @@ std::string ranking_notes(const Measure& measure) {
              measure.name, measure.better == Better::more ? "more" : "less");
 }
 
-std::string unshared_links_text(const std::vector<std::string>& labels, bool are_all) {
+std::string unshared_links_text(std::span<const std::pair<std::string, bool>> rows) {
+  std::vector<std::string> labels;
+  for (const auto& [label, is_unshared] : rows)
+    if (is_unshared && std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
   if (labels.empty()) return {};
+  const bool are_all = std::ranges::all_of(rows, &std::pair<std::string, bool>::second);
   const std::string whose = are_all ? "" : fmt::format(" by {}", fmt::join(labels, "; "));
   return fold_lines(
       fmt::format("Links are not shared{}: no message waits for another one (network.contention = false).\n", whose),

@@ -73,16 +73,9 @@ std::string checked_tuning(const Experiment& experiment, const CommandLine& line
 }
 
 std::string note_of_links(std::span<const Run> runs) {
-  std::vector<std::string> labels;
-  bool are_all = true;
-  for (const Run& run : runs) {
-    const std::string label = run_label(run);
-    if (!run.cluster.network->has_unshared_links())
-      are_all = false;
-    else if (labels.empty() || labels.back() != label)
-      labels.push_back(label);
-  }
-  return unshared_links_text(labels, are_all);
+  std::vector<std::pair<std::string, bool>> rows;
+  for (const Run& run : runs) rows.emplace_back(run_label(run), run.cluster.network->has_unshared_links());
+  return unshared_links_text(rows);
 }
 
 // Returns the resolved experiment as TOML, with the runs as comments. The output is a valid experiment file.

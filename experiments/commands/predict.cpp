@@ -441,10 +441,9 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
                           [](const PredictedMethod& m) { return m.communicated && !m.communicated->is_exact; }))
     notes += "~: extrapolated from the simulated steps\n";
   for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: relative to {}\n", baseline);
-  std::vector<std::string> of_unshared;
-  for (const PredictedMethod& method : methods)
-    if (method.has_unshared_links) of_unshared.push_back(label_of(method));
-  notes += unshared_links_text(of_unshared, of_unshared.size() == methods.size());
+  std::vector<std::pair<std::string, bool>> links;
+  for (const PredictedMethod& method : methods) links.emplace_back(label_of(method), method.has_unshared_links);
+  notes += unshared_links_text(links);
   if (has_bounds) notes += "Lower bound: a step takes at least this time, so S_eff is at most this large.\n";
   if (is_sampled) notes += note_of_sampled();
   const std::string text =
