@@ -469,11 +469,6 @@ std::string unshared_links_text(std::span<const std::pair<std::string, bool>> ro
       preferred_width);
 }
 
-std::string squeezed(std::string text) {
-  for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.erase(at + 3, 1).erase(at, 1);
-  return text;
-}
-
 std::string mean_and_deviation(const Statistics& statistics) {
   if (statistics.n == 0) return "-";
   const SamePlace text = SamePlace::of(statistics.mean, statistics.std);
@@ -515,7 +510,7 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
     headings.emplace_back(column.heading, Align::right);
   }
   headings.emplace_back("n", Align::right);
-  result.wide = result.narrow = TextTable(headings);
+  result.table = TextTable(headings);
   bool censored = false, deviates = false;
   for (const auto& [label, seeds] : rows) {
     std::vector<std::string> cells{label};
@@ -526,9 +521,7 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
     deviates |=
         std::ranges::any_of(cells, [](const std::string& one) { return one.find(" +- ") != std::string::npos; });
     cells.push_back(std::to_string(seeds.size()));
-    result.wide.add_row(cells);
-    for (std::size_t index = 1; index < cells.size(); ++index) cells[index] = squeezed(std::move(cells[index]));
-    result.narrow.add_row(std::move(cells));
+    result.table.add_row(std::move(cells));
   }
   if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
     result.notes += formulas_text(runs, methods);
@@ -545,11 +538,11 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
 }
 
 std::string result_table(std::span<const RunSummary> runs, const std::string& clock, std::size_t width) {
-  const ResultTable table = result_columns(runs, clock);
-  if (table.wide.width() == 0) return {};
-  const std::string notes = fold_lines(table.notes, width);
-  if (table.wide.width() <= (width > 0 ? width : preferred_width)) return table.wide.text() + notes;
-  return (width > 0 ? table.narrow.folded_text(width) : table.narrow.text()) + notes;
+  const auto [table, lines] = result_columns(runs, clock);
+  if (table.width() == 0) return {};
+  const std::string notes = fold_lines(lines, width);
+  if (table.width() <= (width > 0 ? width : preferred_width)) return table.text() + notes;
+  return (width > 0 ? table.squeezed().folded_text(width) : table.squeezed().text()) + notes;
 }
 
 std::string overrun_warnings(std::span<const RunSummary> runs) {

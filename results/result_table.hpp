@@ -40,9 +40,9 @@ TextTable which_when_table(std::span<const Ranking> rankings);
 
 std::string ranking_notes(const Measure& measure);
 
-// A table with blanks around "+-" (wide) and without (narrow), and the lines below it. No columns if no run finished.
+// A table, and the lines below it. No columns if no run finished.
 struct ResultTable {
-  TextTable wide, narrow;
+  TextTable table;
   std::string notes;
 };
 // `methods`: names to show for some methods, by the names in the runs.
@@ -67,9 +67,6 @@ std::string unshared_links_text(std::span<const std::pair<std::string, bool>> ro
 
 // "88.12 +- 0.10", with two digits of the deviation. Without a deviation only the mean; without values "-".
 std::string mean_and_deviation(const Statistics& statistics);
-
-// Removes the blanks around "+-" for narrow tables: "88.12+-0.10".
-std::string squeezed(std::string text);
 
 // Time to the target over seeds, in seconds. "> T (k/n)" if only k of n seeds reached it: the others ended at T or
 // later.

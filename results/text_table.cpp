@@ -173,6 +173,15 @@ std::size_t TextTable::width() const {
   return std::accumulate(widths.begin(), widths.end(), gap * (widths.size() - 1));
 }
 
+TextTable TextTable::squeezed() const {
+  TextTable table = *this;
+  for (std::vector<std::string>& row : table.rows_)
+    for (std::size_t column = 1; column < row.size(); ++column)
+      for (std::size_t at = 0; (at = row[column].find(" +- ")) != std::string::npos;)
+        row[column].erase(at + 3, 1).erase(at, 1);
+  return table;
+}
+
 std::string TextTable::text(std::size_t most) const { return broken(column_widths(), most, 1); }
 
 std::string TextTable::folded_text(std::size_t most, std::size_t leading) const {

@@ -41,7 +41,8 @@ class TextTable {
   void add_column(std::string heading, Align align);
   void add_row(std::vector<std::string> cells);  // one cell per column; control characters become `printable`
 
-  std::size_t width() const;  // in columns of the terminal
+  std::size_t width() const;   // in columns of the terminal
+  TextTable squeezed() const;  // without the blanks around "+-", except in the first column: "88.12+-0.10"
 
   // Lines end in '\n', without trailing blanks. If a table is wider than `most`, it is split into parts with the same
   // first column, one below the other.

@@ -406,18 +406,12 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
 }
 
 std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width) {
-  TextTable table, narrow;
-  for (TextTable* one : {&table, &narrow}) {
-    for (const char* heading : {"method", "by"}) one->add_column(heading, Align::left);
-    for (const char* heading :
-         {"s/step", "S_eff", "dropped\n%", "communication\n%", "total\ns", "rounds", "sent\nbytes"})
-      one->add_column(heading, Align::right);
-  }
+  TextTable table({{"method", Align::left}, {"by", Align::left}});
+  for (const char* heading : {"s/step", "S_eff", "dropped\n%", "communication\n%", "total\ns", "rounds", "sent\nbytes"})
+    table.add_column(heading, Align::right);
   const auto add = [&](const std::string& label, std::vector<std::string> cells) {
     cells.insert(cells.begin(), label);
-    table.add_row(cells);
-    for (std::size_t i = 1; i < cells.size(); ++i) cells[i] = squeezed(std::move(cells[i]));
-    narrow.add_row(std::move(cells));
+    table.add_row(std::move(cells));
   };
   std::string notes;
   bool is_sampled = false, has_bounds = false;
@@ -447,7 +441,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
   if (has_bounds) notes += "Lower bound: a step takes at least this time, so S_eff is at most this large.\n";
   if (is_sampled) notes += note_of_sampled();
   const std::string text =
-      width == 0 || table.width() <= width ? table.text() : narrow.folded_text(width, leading_columns);
+      width == 0 || table.width() <= width ? table.text() : table.squeezed().folded_text(width, leading_columns);
   return notes.empty() ? text : text + "\n" + fold_lines(notes, width);
 }
 

@@ -93,11 +93,11 @@ std::map<std::string, std::string> methods_of(const std::vector<ResultRow>& rows
 }
 
 // Returns the table in the format. `width`: terminal width in columns; 0: no terminal.
-std::string written(const TextTable& wide, const TextTable& narrow, TableFormat format, std::size_t width) {
-  if (format == TableFormat::markdown) return wide.markdown();
-  if (format == TableFormat::latex) return wide.latex();
-  if (wide.width() <= (width > 0 ? width : usual_width)) return wide.text();
-  return width > 0 ? narrow.folded_text(width) : narrow.text(usual_width);
+std::string written(const TextTable& table, TableFormat format, std::size_t width) {
+  if (format == TableFormat::markdown) return table.markdown();
+  if (format == TableFormat::latex) return table.latex();
+  if (table.width() <= (width > 0 ? width : usual_width)) return table.text();
+  return width > 0 ? table.squeezed().folded_text(width) : table.squeezed().text(usual_width);
 }
 
 // Returns the notes with the marks that Markdown and LaTeX need for text below a table.
@@ -147,7 +147,7 @@ std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, T
   return configured<std::invalid_argument>("--rank: ", [&] {
     const std::vector<Ranking> found = rankings(rows, measure);
     const TextTable places = ranking_table(found, measure), when = which_when_table(found);
-    return "\n" + written(places, places, format, width) + "\n" + written(when, when, format, width) +
+    return "\n" + written(places, format, width) + "\n" + written(when, format, width) +
            written_notes(ranking_notes(measure), format, width);
   });
 }
@@ -309,19 +309,18 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
     for (const bool wall_clock : {false, true}) {
       const ResultTable table =
           result_columns(runs_on(rows, wall_clock), wall_clock ? "wall" : "virtual", methods_of(rows));
-      if (table.wide.width() == 0) continue;
+      if (table.table.width() == 0) continue;
       // <results>/<experiment>/<method>/<run>
       const fs::path run = fs::absolute(members.front().directory).lexically_normal();
       const std::string tuned = configured<ResultsDirectoryFault>(
           "", [&] { return tuning_lines(run.parent_path().parent_path(), wall_clock); });
-      text += written(table.wide, table.narrow, options.format, width) +
-              written_notes(table.notes + tuned, options.format, width);
+      text += written(table.table, options.format, width) + written_notes(table.notes + tuned, options.format, width);
     }
     if (rank) text += ranked(rows, *rank, options.format, width);
     if (options.against.empty()) continue;
     const std::vector<PairedRow> compared = paired(rows, options, measures);
     const TextTable table = paired_table(compared);
-    text += "\n" + written(table, table, options.format, width) +
+    text += "\n" + written(table, options.format, width) +
             written_notes(paired_notes(compared, options.against) + missing_of(compared, options.measures),
                           options.format, width);
   }

@@ -364,7 +364,7 @@ std::string save_tables(const fs::path& directory, std::span<const RunSummary> r
   const std::string text = table_text + notes;
   const ResultTable table = result_columns(runs, clock);
   const std::string markdown =
-      fmt::format("{}{}{}", table.wide.markdown(), (table.notes + notes).empty() ? "" : "\n", table.notes + notes);
+      fmt::format("{}{}{}", table.table.markdown(), (table.notes + notes).empty() ? "" : "\n", table.notes + notes);
   const std::string name = under_mpi ? "table-mpi" : "table";
   try {
     require_no_link(directory);
