@@ -663,20 +663,6 @@ std::vector<CsvRow> evaluations_of(const fs::path& directory, const RunSummary& 
   return rows;
 }
 
-std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs) {
-  std::vector<std::vector<FoundRun>> experiments;
-  for (FoundRun& run : runs) {
-    const auto found = std::ranges::find(experiments, run.summary.experiment, [](const std::vector<FoundRun>& members) {
-      return members.front().summary.experiment;
-    });
-    if (found == experiments.end())
-      experiments.emplace_back().push_back(std::move(run));
-    else
-      found->push_back(std::move(run));
-  }
-  return experiments;
-}
-
 std::vector<std::string> varied_keys(std::span<const Keyed> members) {
   std::set<std::string> keys;
   for (const auto& [group, values] : members)

@@ -1,6 +1,7 @@
 // Finds the runs of one or several experiments by their directories. Reads the runs, and the record of their tuning.
 #pragma once
 
+#include <algorithm>
 #include <set>
 
 #include "results/run_directory.hpp"
@@ -84,8 +85,19 @@ struct RunsAndFaults {
 };
 RunsAndFaults read_runs(std::span<const std::filesystem::path> directories, const std::filesystem::path& above);
 
-// Runs by experiment, in the order of first appearance.
-std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs);
+// Pairs of a key and its elements, in the order of the keys' first appearances.
+template <typename Elements, typename KeyOf>
+auto grouped_by(const KeyOf& key_of, const Elements& elements) {
+  using Group = std::pair<std::string, std::vector<typename Elements::value_type>>;
+  std::vector<Group> groups;
+  for (const auto& element : elements) {
+    const std::string key = key_of(element);
+    auto group = std::ranges::find(groups, key, &Group::first);
+    if (group == groups.end()) group = groups.insert(groups.end(), {key, {}});
+    group->second.push_back(element);
+  }
+  return groups;
+}
 
 // Sorted keys whose values differ within a group, or that only part of a group has. A member is a pair of its group's
 // name and a pointer to the member's keys.

@@ -33,23 +33,16 @@ struct MeanError {
 
 // Mean errors of the rows with at least two seeds whose runs could all be compared, in the order of their first runs.
 std::vector<MeanError> mean_errors(std::span<const ComparedRun> runs) {
-  std::vector<std::string> labels;
-  for (const ComparedRun& run : runs)
-    if (std::string label = run_label(run.simulated); std::ranges::find(labels, label) == labels.end())
-      labels.push_back(std::move(label));
   std::vector<MeanError> errors;
-  for (const std::string& label : labels) {
+  for (const auto& [label, seeds] : grouped_by([](const ComparedRun& run) { return run_label(run.simulated); }, runs)) {
+    const auto has_failed = [](const ComparedRun& run) { return !run.failure.empty(); };
+    if (seeds.size() < 2 || std::ranges::any_of(seeds, has_failed)) continue;
     std::vector<double> step_times, drop_rates;
-    bool has_failed = false;
-    for (const ComparedRun& run : runs) {
-      if (run_label(run.simulated) != label) continue;
-      has_failed |= !run.failure.empty();
-      if (has_failed) break;
+    for (const ComparedRun& run : seeds) {
       step_times.push_back(step_time_error(run));
       drop_rates.push_back(drop_rate_error(run));
     }
-    if (!has_failed && step_times.size() > 1)
-      errors.push_back({label, paired_difference(step_times), paired_difference(drop_rates)});
+    errors.push_back({label, paired_difference(step_times), paired_difference(drop_rates)});
   }
   return errors;
 }

@@ -291,15 +291,14 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
   if (rank && options.format == TableFormat::csv)
     throw ConfigurationFault(
         "--rank: cannot be combined with --format csv, which prints all measures without a ranking");
-  const auto experiments =
-      configured<ResultsDirectoryFault>("", [&] { return by_experiment(find_runs(options.directory)); });
+  const auto runs = configured<ResultsDirectoryFault>("", [&] { return find_runs(options.directory); });
+  const auto experiments = grouped_by([](const FoundRun& run) { return run.summary.experiment; }, runs);
   std::string text;
   if (options.format == TableFormat::csv) {
     text = "experiment,row,method,measure,n,mean,std";
     text += options.against.empty() ? "\n" : ",against,pairs,difference,low,high,t_p,sign_flip_p\n";
   }
-  for (const std::vector<FoundRun>& members : experiments) {
-    const std::string& name = members.front().summary.experiment;
+  for (const auto& [name, members] : experiments) {
     const std::vector<ResultRow> rows = result_rows(members);
     if (options.format == TableFormat::csv) {
       add_rows_of_csv(text, name, rows, options);

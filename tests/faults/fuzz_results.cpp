@@ -27,7 +27,8 @@ void write_run(const FuzzFolder& folder, const std::string& name, const FileCont
 
 // Makes the output of `table` and `export` from runs that were found.
 void make_tables(const std::vector<FoundRun>& runs) {
-  for (const std::vector<FoundRun>& members : by_experiment(runs)) {
+  for (const auto& [experiment, members] :
+       grouped_by([](const FoundRun& run) { return run.summary.experiment; }, runs)) {
     const std::vector<ResultRow> rows = result_rows(members);
     std::vector<RunSummary> summaries;
     for (const ResultRow& row : rows) summaries.insert(summaries.end(), row.runs.begin(), row.runs.end());
