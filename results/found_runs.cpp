@@ -896,9 +896,9 @@ bool may_not_concern_all(const std::string& key) {
 
 }  // namespace
 
-std::vector<TimeToReach> times_to_target(const ResultRow& row) {
+std::vector<TimeToReach> times_to_target(std::span<const RunSummary> runs) {
   std::vector<TimeToReach> times;
-  for (const RunSummary& run : row.runs)
+  for (const RunSummary& run : runs)
     if (run.time_to_target) times.push_back(time_to_reach(run));
   return times;
 }

@@ -198,8 +198,8 @@ struct ResultRow {
 // ascending, texts in the order of the sweep. A method without a finished run has no row.
 std::vector<ResultRow> result_rows(std::span<const FoundRun> runs);
 
-// Times to the target of those runs of the row that have a target.
-std::vector<TimeToReach> times_to_target(const ResultRow& row);
+// Times to the target of those runs that have a target.
+std::vector<TimeToReach> times_to_target(std::span<const RunSummary> runs);
 
 // The runs of two rows with common seeds: own[i] and other[i] have the same seed.
 struct Pairs {

@@ -474,7 +474,7 @@ bool is_exact(const PairedDifference& found) {
 std::optional<double> target_horizon_s(std::span<const ResultRow* const> rows) {
   std::vector<TimeToReach> all;
   for (const ResultRow* row : rows) {
-    const std::vector<TimeToReach> times = times_to_target(*row);
+    const std::vector<TimeToReach> times = times_to_target(row->runs);
     if (std::ranges::any_of(times, &TimeToReach::is_reached)) all.insert(all.end(), times.begin(), times.end());
   }
   return common_horizon_s(all);

@@ -25,7 +25,7 @@ std::string name_of(const ResultRow& row) {
 }
 
 std::vector<double> values_of(const ResultRow& row, const Measure& measure, std::optional<double> horizon_s) {
-  if (horizon_s) return restricted_times(times_to_target(row), *horizon_s).times_s;
+  if (horizon_s) return restricted_times(times_to_target(row.runs), *horizon_s).times_s;
   std::vector<double> values;
   for (const RunSummary& run : row.runs)
     if (const auto value = measure.value(run)) values.push_back(*value);
@@ -36,7 +36,7 @@ bool is_time_to_target(const Measure& measure) { return std::string_view(measure
 
 // The earliest end of the row's runs if they have a target and none reached it; otherwise nullopt.
 std::optional<double> missed_until_s(const ResultRow& row) {
-  const std::vector<TimeToReach> times = times_to_target(row);
+  const std::vector<TimeToReach> times = times_to_target(row.runs);
   if (times.empty() || std::ranges::any_of(times, &TimeToReach::is_reached)) return {};
   return std::ranges::min(times, {}, &TimeToReach::time_s).time_s;
 }
@@ -62,7 +62,7 @@ Ranking ranking_of(const KeyValues& point, const std::vector<const ResultRow*>& 
       ranking.rows.push_back({.row = row, .mean = *until_s, .reached = 0, .is_missed = true});
     } else if (const std::vector<double> values = values_of(*row, measure, horizon_s); !values.empty()) {
       ranking.rows.push_back({.row = row, .mean = statistics(values).mean});
-      if (horizon_s) ranking.rows.back().reached = restricted_times(times_to_target(*row), *horizon_s).reached;
+      if (horizon_s) ranking.rows.back().reached = restricted_times(times_to_target(row->runs), *horizon_s).reached;
     }
   }
   const double sign = measure.better == Better::more ? -1 : 1;
@@ -391,7 +391,7 @@ std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& me
         fmt::format("cannot rank by {}: neither larger nor smaller values are better", measure.name));
   std::vector<const ResultRow*> ranked;
   for (const ResultRow& row : rows) {
-    const bool has_times = is_time_to_target(measure) && !times_to_target(row).empty();
+    const bool has_times = is_time_to_target(measure) && !times_to_target(row.runs).empty();
     if (has_times || !values_of(row, measure, {}).empty()) ranked.push_back(&row);
   }
   if (ranked.empty()) throw std::invalid_argument(fmt::format("no run has {}", measure.name));
@@ -477,20 +477,12 @@ std::string mean_and_deviation(const Statistics& statistics) {
 }
 
 std::string time_to_target_text(std::span<const RunSummary> seeds) {
-  std::vector<double> reached;
-  double censored_at = std::numeric_limits<double>::infinity();
-  std::size_t with_target = 0;
-  for (const RunSummary& seed : seeds) {
-    if (!seed.time_to_target) continue;
-    ++with_target;
-    if (seed.time_to_target->time_s)
-      reached.push_back(*seed.time_to_target->time_s);
-    else
-      censored_at = std::min(censored_at, seed.end_time_s);
-  }
-  if (with_target == 0) return "-";
-  if (reached.size() == with_target) return mean_and_deviation(statistics(reached));
-  return fmt::format("> {} ({}/{})", seconds_text(censored_at), reached.size(), with_target);
+  const std::vector<TimeToReach> times = times_to_target(seeds);
+  std::vector<double> reached, censored;
+  for (const TimeToReach& time : times) (time.is_reached ? reached : censored).push_back(time.time_s);
+  if (times.empty()) return "-";
+  if (censored.empty()) return mean_and_deviation(statistics(reached));
+  return fmt::format("> {} ({}/{})", seconds_text(std::ranges::min(censored)), reached.size(), times.size());
 }
 
 ResultTable result_columns(std::span<const RunSummary> runs, const std::string& clock,

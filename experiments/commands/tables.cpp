@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "experiments/commands/commands.hpp"
@@ -155,16 +154,12 @@ std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, T
 // Returns a row with the number of runs that missed their target, and the time at which the first of them ended. Empty
 // if no run missed it.
 std::string missed_target_of_csv(const std::string& experiment, const ResultRow& row, bool is_compared) {
-  std::size_t missed = 0;
-  double until_s = std::numeric_limits<double>::infinity();
-  for (const RunSummary& run : row.runs) {
-    if (!run.time_to_target || run.time_to_target->time_s) continue;
-    ++missed;
-    until_s = std::min(until_s, run.end_time_s);
-  }
-  if (missed == 0) return {};
+  std::vector<TimeToReach> missed = times_to_target(row.runs);
+  std::erase_if(missed, [](const TimeToReach& time) { return time.is_reached; });
+  if (missed.empty()) return {};
   return fmt::format("{},{},{},target_missed_until_s,{},{},0{}\n", csv_field(experiment), csv_field(row.label),
-                     csv_field(row.method), missed, until_s, is_compared ? ",,,,,,," : "");
+                     csv_field(row.method), missed.size(), std::ranges::min(missed, {}, &TimeToReach::time_s).time_s,
+                     is_compared ? ",,,,,,," : "");
 }
 
 // Returns the columns against,pairs,difference,low,high,t_p,sign_flip_p, each preceded by a comma.
