@@ -63,11 +63,6 @@ std::string value_at(const ResultRow& row, const std::string& key) {
   return found == row.point.end() ? "" : found->second;
 }
 
-bool is_same_value(const std::string& a, const std::string& b) {
-  const auto x = number_in(a), y = number_in(b);
-  return a == b || (x && y && *x == *y) || "\"" + a + "\"" == b;
-}
-
 // Whether the row has these values. If the row lacks a key, any value matches: the key does not apply to its method.
 bool is_at(const ResultRow& row, const std::map<std::string, std::string>& where) {
   return std::ranges::all_of(where, [&](const auto& wanted) {

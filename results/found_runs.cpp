@@ -288,10 +288,8 @@ bool is_named_like(const CsvRow& row, const Run& run) {
   if (field(row, "method") != run.method || field(row, "seed") != std::to_string(run.seed)) return false;
   return std::ranges::all_of(run.sweep, [&](const auto& swept) {
     const auto column = row.find(column_of(swept.first));
-    if (column == row.end()) return true;  // the key has the same value in all rows
-    const auto ours = number_in(swept.second), theirs = number_in(column->second);
-    return column->second == swept.second || column->second == "\"" + swept.second + "\"" ||
-           (ours && theirs && *ours == *theirs);
+    return column == row.end() ||  // the key has the same value in all rows
+           is_same_value(swept.second, column->second);
   });
 }
 
@@ -615,6 +613,11 @@ std::vector<FoundRun> find_runs_of(const fs::path& directory, const std::set<std
   std::vector<FoundRun> runs = without_faults(read_runs(directories, directory));
   std::erase_if(runs, [&](const FoundRun& run) { return !hashes.contains(run.summary.hash); });
   return runs;
+}
+
+bool is_same_value(const std::string& value, const std::string& written) {
+  const auto x = number_in(value), y = number_in(written);
+  return value == written || (x && y && *x == *y) || "\"" + value + "\"" == written;
 }
 
 std::string column_of(const std::string& swept_key) {
