@@ -16,13 +16,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Columns of the terminal. A longer line would wrap, and could not be rewritten.
-std::size_t terminal_width() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
-}
-
 // Cuts the text before the first part that does not fit, unless less than half of the line would remain.
 std::string fit(std::string text, std::size_t width) {
   if (text.size() < width) return text;
@@ -69,6 +62,11 @@ double share_done(const Budget& budget, const RunPosition& position) {
   if (budget.samples) reached(static_cast<double>(at.samples), static_cast<double>(*budget.samples));
   if (budget.bytes) reached(static_cast<double>(at.bytes.value()), static_cast<double>(budget.bytes->value()));
   return std::clamp(share, 0.0, 1.0);
+}
+
+std::size_t terminal_columns(int descriptor) {
+  winsize size{};
+  return isatty(descriptor) && ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 std::string clock_text(double seconds) {
@@ -200,7 +198,8 @@ void Progress::show_elsewhere(std::size_t ended, std::span<const Elsewhere> unde
 }
 
 void Progress::rewrite_line(const std::string& text) {
-  standard_error.write(fmt::format("\r\x1b[K{}", fit(printable(text), terminal_width())));
+  const std::size_t columns = terminal_columns(STDERR_FILENO);  // a longer line would wrap, and could not be rewritten
+  standard_error.write(fmt::format("\r\x1b[K{}", fit(printable(text), columns > 0 ? columns : 80)));
   line_shown_ = true;
 }
 

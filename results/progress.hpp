@@ -12,6 +12,9 @@ namespace syncopate {
 // The used share of the budget, in [0, 1]. If the budget has several limits, it is the largest of their used shares.
 double share_done(const Budget& budget, const RunPosition& position);
 
+// The number of columns of a terminal; 0 if the descriptor is of none.
+std::size_t terminal_columns(int descriptor);
+
 // Formats seconds: 75 as "1:15", 3700 as "1:01:40".
 std::string clock_text(double seconds);
 

@@ -1,7 +1,6 @@
 // The program. Under mpirun all ranks first agree that they execute the same command; only rank 0 prints.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -118,20 +117,13 @@ std::string damaged(const Experiment& experiment, const std::string& results) {
   return text;
 }
 
-// Returns the width of standard output; 0 if it is not a terminal.
-std::size_t terminal_width() {
-  winsize size{};
-  const bool is_known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-  return is_known ? size.ws_col : 0;
-}
-
 int print_predictions(const Experiment& experiment, const CommandLine& line, const std::optional<TargetRuns>& target,
                       const MpiSession& session) {
   LastAct report([&session] { print(session, standard_error, "interrupted\n"); });
   try {
     auto methods = predict(experiment, line.against);
     if (target) predict_target(methods, experiment, *target);
-    const std::size_t width = terminal_width();
+    const std::size_t width = terminal_columns(STDOUT_FILENO);
     print(session, standard_output,
           line.json ? predictions_json(experiment.name, methods)
                     : prediction_table(methods, width) + (target ? "\n" + target_table(methods, *target, width) : ""));
@@ -250,9 +242,9 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     if (text.empty()) throw ConfigurationFault(unlisted(line.listed));
     task.action = line.writes_pages ? Action([] { write_pages(std::filesystem::current_path()); }) : printing(text);
   } else if (line.command == "table") {
-    task.action = printing(tables_of(line.tables, terminal_width()));
+    task.action = printing(tables_of(line.tables, terminal_columns(STDOUT_FILENO)));
   } else if (line.command == "claims") {
-    task.action = printing(claims_of(line.claims, terminal_width()));
+    task.action = printing(claims_of(line.claims, terminal_columns(STDOUT_FILENO)));
   } else if (line.command == "export") {
     task.action = prepare_export(line.exported);
   } else if (line.command == "thresholds") {
@@ -334,7 +326,8 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   if (!line.accepted.empty())
-    if (const std::string accepted = accepted_claims(experiment, line.accepted, terminal_width()); !accepted.empty()) {
+    if (const std::string accepted = accepted_claims(experiment, line.accepted, terminal_columns(STDOUT_FILENO));
+        !accepted.empty()) {
       print(session, standard_output, printable_lines(accepted));
       return exit_success;
     }
@@ -351,7 +344,7 @@ int execute(Task& task, const MpiSession& session) {
   if (line.command == "compare") return compare(experiment, line.compare);
   line.options.mpi = &session;
   line.options.plan = true;
-  line.options.table_width = terminal_width();
+  line.options.table_width = terminal_columns(STDOUT_FILENO);
   try {
     return run_side_by_side(experiment, line);
   } catch (const ConfigurationFault& fault) {  // for example, too little memory for --jobs
