@@ -12,7 +12,6 @@
 #include "experiments/commands/commands.hpp"
 #include "experiments/execution/tuning.hpp"
 #include "results/found_runs.hpp"
-#include "workers/base/files.hpp"
 
 namespace syncopate {
 
