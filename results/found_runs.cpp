@@ -681,12 +681,6 @@ std::vector<std::string> varied_keys(std::span<const Keyed> members) {
   return {keys.begin(), keys.end()};
 }
 
-std::vector<std::string> varied_keys(std::span<const FoundRun> runs) {
-  std::vector<Keyed> members;
-  for (const FoundRun& run : runs) members.emplace_back(run.summary.method, &run.configuration);
-  return varied_keys(members);
-}
-
 std::vector<std::string> evaluation_lines(const fs::path& directory) {
   const fs::path file = directory / "metrics.csv";
   const auto text = read_file(file, any_size);
@@ -953,7 +947,9 @@ bool is_at_point_of(const ResultRow& row, const ResultRow& there, std::span<cons
 }
 
 std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
-  const std::vector<std::string> varied = varied_keys(runs);
+  std::vector<Keyed> members;
+  for (const FoundRun& run : runs) members.emplace_back(run.summary.method, &run.configuration);
+  const std::vector<std::string> varied = varied_keys(members);
   std::vector<std::pair<Group, const FoundRun*>> of_runs;
   PointNames names;
   for (const FoundRun& run : runs) {

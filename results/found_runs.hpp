@@ -107,9 +107,6 @@ auto grouped_by(const KeyOf& key_of, const Elements& elements) {
 using Keyed = std::pair<std::string, const std::map<std::string, std::string>*>;
 std::vector<std::string> varied_keys(std::span<const Keyed> members);
 
-// The configuration's keys, without the method and the seed, that vary among runs of the same method.
-std::vector<std::string> varied_keys(std::span<const FoundRun> runs);
-
 // Lines of a run's metrics.csv except comments. The first one is the heading. Throws std::runtime_error if the file is
 // unreadable.
 std::vector<std::string> evaluation_lines(const std::filesystem::path& directory);
@@ -192,7 +189,7 @@ struct ResultRow {
   std::string label;  // method and swept values; unique among rows
   std::string method;
   bool on_wall_clock = false;
-  std::map<std::string, std::string> point;          // keys of varied_keys() and their values
+  std::map<std::string, std::string> point;          // keys that vary among runs of one method, and their values
   std::vector<RunSummary> runs;                      // finished runs, ascending in seed
   std::vector<std::filesystem::path> directories{};  // directories of these runs
 };
