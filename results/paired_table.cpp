@@ -250,21 +250,6 @@ std::optional<PairedMeasure> paired_times(const Measure& measure, const Pairs& p
   return result;
 }
 
-std::optional<PairedMeasure> paired_by_seed(const Measure& measure, const Pairs& pairs,
-                                            std::optional<double> horizon_s) {
-  if (measure.name == time_to_target) return paired_times(measure, pairs, horizon_s);
-  std::vector<double> own, other;
-  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
-    const auto mine = measure.value(*pairs.own[i]), theirs = measure.value(*pairs.other[i]);
-    if (!mine || !theirs) return {};
-    own.push_back(*mine);
-    other.push_back(*theirs);
-  }
-  PairedMeasure result{.measure = &measure};
-  set_numbers(result, own, other);
-  return result;
-}
-
 double half_width(const PairedDifference& found) { return (found.interval->high - found.interval->low) / 2; }
 
 std::string difference_text(const PairedDifference& found, double times) {
@@ -483,7 +468,18 @@ std::optional<double> target_horizon_s(std::span<const ResultRow* const> rows) {
 std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other,
                                             std::optional<double> horizon_s) {
   const Pairs pairs = pairs_of(row, other);
-  return pairs.own.empty() ? std::nullopt : paired_by_seed(measure, pairs, horizon_s);
+  if (pairs.own.empty()) return {};
+  if (measure.name == time_to_target) return paired_times(measure, pairs, horizon_s);
+  std::vector<double> own_values, other_values;
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
+    const auto mine = measure.value(*pairs.own[i]), theirs = measure.value(*pairs.other[i]);
+    if (!mine || !theirs) return {};
+    own_values.push_back(*mine);
+    other_values.push_back(*theirs);
+  }
+  PairedMeasure result{.measure = &measure};
+  set_numbers(result, own_values, other_values);
+  return result;
 }
 
 std::string difference_text(const PairedMeasure& paired) {
@@ -525,7 +521,8 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
     const auto [horizon_s, is_new] = horizons.try_emplace(paired.other);
     if (is_new && asks_for_times) horizon_s->second = horizon_of(paired.other);
     for (const Measure* measure : measures)
-      if (auto found = paired_by_seed(*measure, pairs, horizon_s->second)) paired.measures.push_back(*found);
+      if (auto found = paired_measure(*measure, *paired.row, *paired.other, horizon_s->second))
+        paired.measures.push_back(*found);
     paired.nobody_reached = asks_for_times && none_reached(pairs.own) && none_reached(pairs.other);
     paired.other_missed =
         asks_for_times && !paired.nobody_reached && have_target(pairs.own) && none_reached(pairs.other);
