@@ -91,7 +91,7 @@ std::optional<double> common_horizon_s(std::span<const TimeToReach> runs) {
 }
 
 RestrictedTimes restricted_times(std::span<const TimeToReach> runs, double horizon_s) {
-  RestrictedTimes result{.horizon_s = horizon_s, .reached = 0, .times_s = {}};
+  RestrictedTimes result;
   for (const TimeToReach& run : runs) {
     if (!run.is_reached && run.time_s < horizon_s)
       throw std::invalid_argument("a run that did not reach the target ended before the horizon");

@@ -57,9 +57,8 @@ struct TimeToReach {
 // Times to a target, in which later and unknown times are replaced by a horizon. Their mean is the restricted mean time
 // (Royston and Parmar 2013). Differences of such means need no assumption about times after the horizon.
 struct RestrictedTimes {
-  double horizon_s = 0;
-  std::size_t reached = 0;      // number of runs that reached the target by the horizon
-  std::vector<double> times_s;  // in the order of the runs
+  std::size_t reached = 0;        // number of runs that reached the target by the horizon
+  std::vector<double> times_s{};  // in the order of the runs
 };
 
 // The latest time up to which it is known of every run whether it has reached the target: the earliest end of a run
