@@ -392,12 +392,6 @@ std::string section_by_names(const std::vector<KeyDescription>& keys, const Name
   return text;
 }
 
-std::string contents_of(const fs::path& file) {
-  const auto text = read_file(file);
-  if (!text) throw std::runtime_error(fmt::format("{}: cannot be read; run this command in a checkout", file.string()));
-  return *text;
-}
-
 void write(const fs::path& file, const std::string& text) {
   std::ofstream stream(file, std::ios::binary);
   stream << text << std::flush;
@@ -516,7 +510,10 @@ std::string with_table_of_methods(std::string page) {
 
 void write_pages(const fs::path& checkout) {
   const fs::path methods = checkout / "algorithms/README.md";
-  const std::string page = with_table_of_methods(contents_of(methods));
+  const auto before = read_file(methods);
+  if (!before)
+    throw std::runtime_error(fmt::format("{}: cannot be read; run this command in a checkout", methods.string()));
+  const std::string page = with_table_of_methods(*before);
   write(checkout / "experiments/reference.md", reference_page());
   write(methods, page);
 }
