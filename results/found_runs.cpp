@@ -497,7 +497,7 @@ std::multimap<std::string, fs::path> simulated_runs_by_fingerprint(const fs::pat
   return by_fingerprint;
 }
 
-// KeyValues and their values as an object, in their order.
+// Keys and their values as an object, in their order.
 template <typename AnyJson>
 void list_names(JsonMembers<AnyJson> members, Listed<KeyValues, AnyJson>& names) {
   if constexpr (members.reads) {
