@@ -531,27 +531,15 @@ TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
   return result;
 }
 
-// Erases keys that have the same value as in `usual`. Keeps the key `deciding`, which names the table's kind.
-void leave_out(TomlNode& table, std::string_view deciding, const TomlNode& usual) {
+// Erases keys with default values, as `read` resolves them for a table with this name and only the key `deciding`, which
+// names the table's kind.
+template <typename Read>
+void leave_out_defaults(TomlNode& table, std::string_view name, const char* deciding, const Read& read) {
+  if (!table.find(deciding)) return;
+  const TomlNode usual = resolved_with(name, only({deciding}, table), read);
   std::erase_if(table.table(), [&](const TomlNode::Member& member) {
     return member.key != deciding && is_same(usual.find(member.key), &member.value);
   });
-}
-
-void leave_out_defaults(TomlNode& optimizer, const ObjectivePlan& objective) {
-  if (!optimizer.find("name")) return;
-  const TomlNode usual = resolved_with("optimizer", only({"name"}, optimizer),
-                                       [&](Settings& training) { read_optimizer(training, objective); });
-  leave_out(optimizer, "name", usual);
-}
-
-void leave_out_defaults_of_method(TomlNode& method) {
-  if (!method.find("algorithm")) return;
-  const TomlNode usual = resolved_with("method", only({"algorithm"}, method), [](Settings& training) {
-    Settings table = training.section("method");
-    make_algorithm(table, {});
-  });
-  leave_out(method, "algorithm", usual);
 }
 
 // Erases keys of a method's learning rate that have the same value as in the file's complete table `common`.
@@ -802,9 +790,15 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
 std::span<const OptimizerRow> optimizers() { return optimizer_rows; }
 
 KeyValues shown_differences(TomlNode own, const TomlNode& common, const ObjectivePlan& objective) {
-  if (TomlNode* optimizer = own.find("optimizer")) leave_out_defaults(*optimizer, objective);
+  if (TomlNode* optimizer = own.find("optimizer"))
+    leave_out_defaults(*optimizer, "optimizer", "name",
+                       [&](Settings& training) { read_optimizer(training, objective); });
   TomlNode* phase = own.find("common");
-  if (TomlNode* method = phase ? phase->find("method") : nullptr) leave_out_defaults_of_method(*method);
+  if (TomlNode* method = phase ? phase->find("method") : nullptr)
+    leave_out_defaults(*method, "method", "algorithm", [](Settings& training) {
+      Settings table = training.section("method");
+      make_algorithm(table, {});
+    });
   TomlNode* rate = own.find("learning_rate");
   const TomlNode* other = common.find("learning_rate");
   if (rate && other) leave_out_same(*rate, *other);  // an empty table has no leaves
