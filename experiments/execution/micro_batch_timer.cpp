@@ -35,8 +35,7 @@ constexpr std::pair<const char*, double LengthFit::*> qualities[] = {
 // Returns rank 0's value on all ranks. `meanwhile`: this rank calls it repeatedly until the first number arrives.
 MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value,
                                       const std::function<void()>& meanwhile) {
-  const double fitted = value.fit ? 1.0 : 0.0;
-  const bool by_lengths = (meanwhile ? from_rank_0(session, fitted, meanwhile) : from_rank_0(session, fitted)) != 0;
+  const bool by_lengths = from_rank_0(session, value.fit ? 1.0 : 0.0, meanwhile) != 0;
   value.micro_batch_s = from_rank_0(session, value.micro_batch_s);
   if (!by_lengths) return value;
   LengthFit fit = value.fit.value_or(LengthFit{});

@@ -191,15 +191,11 @@ std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers
   return numbers;
 }
 
-double from_rank_0(const MpiSession& session, double number) {
-  broadcast(session, &number, 1, MPI_DOUBLE);
-  return number;
-}
-
 double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(&number, 1, MPI_DOUBLE, 0, session.communicator(), &request);
-  for (int done = 0; !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE)) meanwhile();
+  for (int done = 0; meanwhile && !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE)) meanwhile();
+  if (!meanwhile) wait_for(request);
   return number;
 }
 

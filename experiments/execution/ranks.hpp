@@ -26,9 +26,8 @@ inline constexpr const char* what_stays =
 
 // Returns rank 0's numbers on every rank.
 std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);
-double from_rank_0(const MpiSession& session, double number);
-// Calls `meanwhile` repeatedly until rank 0's number arrives.
-double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile);
+// Calls `meanwhile`, if there is such a function, repeatedly until rank 0's number arrives.
+double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile = {});
 // Returns rank 0's numbers on every rank. The arguments of the other ranks are ignored, whatever their length.
 std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers);
 
