@@ -110,14 +110,11 @@ std::vector<ListedName> names_of(const Rows& registry) {
 
 // Returns the names of algorithms grouped by family, in the order of the families' first rows.
 std::vector<ListedName> algorithm_names() {
-  std::vector<std::string_view> families;
-  for (const AlgorithmRow& row : algorithms())
-    if (std::ranges::find(families, row.family) == families.end()) families.push_back(row.family);
+  const auto family_of = [](const AlgorithmRow& row) { return std::string(row.family); };
   std::vector<ListedName> names;
-  for (const std::string_view family : families)
-    for (const AlgorithmRow& row : algorithms())
-      if (row.family == family)
-        names.push_back({row.name, std::string(row.sentence), family, row.source, row.evaluated});
+  for (const auto& [family, rows] : grouped_by(family_of, algorithms()))
+    for (const AlgorithmRow& row : rows)
+      names.push_back({row.name, std::string(row.sentence), row.family, row.source, row.evaluated});
   return names;
 }
 
