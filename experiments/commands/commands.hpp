@@ -355,7 +355,7 @@ struct TraceImportOptions {
 // Workers are the ranks in profiler traces (distributedInfo), or else files in their order. In a CSV file they are the
 // column's numbers in ascending order. Steps that not all workers have are left out, and counted in the summary. Throws
 // Interrupted. Throws ConfigurationFault with all faults: no steps, no such range or column, negative, missing or
-// repeated times, repeated ranks.
+// repeated times, times that are all 0, repeated ranks or files, an output that is one of the files.
 Action prepare_trace_import(const TraceImportOptions& options);
 
 // --- `syncopate data tokens`: token files for [datasets.tokens], made of texts

@@ -311,6 +311,10 @@ std::size_t keep_common_steps(std::vector<ImportedRow>& rows) {
       std::ranges::count_if(workers_at, [&](const auto& step) { return step.second.size() < workers.size(); }));
 }
 
+std::string counted(std::int64_t number, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", number, number == 1 ? one : many);
+}
+
 std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_out) {
   std::int64_t workers = 0, steps = 0, micro_batches = 0;
   std::map<std::pair<std::int64_t, std::int64_t>, double> step_s;  // by step and worker
@@ -331,15 +335,36 @@ std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_ou
   const double mean_step_s = sum_s / static_cast<double>(workers * steps);
   const double mean_slowest_s = sum_of_slowest_s / static_cast<double>(steps);
   std::string text = fmt::format(
-      "{} workers, {} steps, {} micro-batches per step; {} s each on average\n"
+      "{}, {}, {} per step; {} s each on average\n"
       "a worker's step takes {} s on average, the slowest worker's {} s: {} times as long\n",
-      workers, steps, micro_batches, shown_number(sum_s / static_cast<double>(rows.size())), shown_number(mean_step_s),
-      shown_number(mean_slowest_s), with_decimals(mean_step_s > 0 ? mean_slowest_s / mean_step_s : 1, 3));
+      counted(workers, "worker", "workers"), counted(steps, "step", "steps"),
+      counted(micro_batches, "micro-batch", "micro-batches"), shown_number(sum_s / static_cast<double>(rows.size())),
+      shown_number(mean_step_s), shown_number(mean_slowest_s),
+      with_decimals(mean_step_s > 0 ? mean_slowest_s / mean_step_s : 1, 3));
   if (const std::int64_t missing = workers * steps * micro_batches - std::ssize(rows); missing > 0)
-    text += fmt::format("{} of {} micro-batches have no duration; a run that asks for one fails\n", missing,
-                        workers * steps * micro_batches);
-  if (left_out > 0) text += fmt::format("{} steps are left out: not every worker has them\n", left_out);
+    text += fmt::format("{} of {} micro-batches {} no duration; a run that asks for one fails\n", missing,
+                        workers * steps * micro_batches, missing == 1 ? "has" : "have");
+  if (left_out == 1) text += "1 step is left out: not every worker has it\n";
+  if (left_out > 1) text += fmt::format("{} steps are left out: not every worker has them\n", left_out);
   return text;
+}
+
+// Throws ConfigurationFault if a file would be read twice, or replaced by the output.
+void check_files(const TraceImportOptions& options) {
+  std::error_code ignored;  // files that do not exist are reported when they are read
+  for (auto file = options.files.begin(); file != options.files.end(); ++file) {
+    if (fs::equivalent(*file, options.output, ignored))
+      throw ConfigurationFault(fmt::format("{}: is to be read; name another file for the output", options.output));
+    const auto again = std::find_if(options.files.begin(), file,
+                                    [&](const std::string& other) { return fs::equivalent(*file, other, ignored); });
+    if (again != file) throw ConfigurationFault(fmt::format("{}: is the same file as {}", *file, *again));
+  }
+}
+
+// A note if the numbers in the files are not those of the recording, which begin at 0.
+std::string renumbered(std::string_view what, const std::set<std::int64_t>& written) {
+  if (*written.begin() == 0 && *written.rbegin() == std::ssize(written) - 1) return {};
+  return fmt::format("{} {} to {} of the input are numbered from 0\n", what, *written.begin(), *written.rbegin());
 }
 
 }  // namespace
@@ -347,6 +372,7 @@ std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_ou
 Action prepare_trace_import(const TraceImportOptions& options) {
   if (const std::string why = why_not_replaceable(options.output); !why.empty())
     throw ConfigurationFault(fmt::format("{}: cannot be written: {}", options.output, why));
+  check_files(options);
   std::vector<bool> json;
   for (const std::string& file : options.files) json.push_back(is_json(file));
   const bool is_profiler = std::ranges::all_of(json, std::identity{});
@@ -361,6 +387,8 @@ Action prepare_trace_import(const TraceImportOptions& options) {
     throw ConfigurationFault(
         fmt::format("{}: the workers have no step in common{}", fmt::join(options.files, ", "),
                     is_profiler && !options.range.empty() ? ", or ranges lie outside of steps" : ""));
+  if (std::ranges::all_of(rows, [](const ImportedRow& row) { return row.duration_s == 0; }))
+    throw ConfigurationFault(fmt::format("{}: all durations are 0", fmt::join(options.files, ", ")));
   std::set<std::int64_t> workers, steps;
   for (const ImportedRow& row : rows) {
     workers.insert(row.worker);
@@ -376,7 +404,8 @@ Action prepare_trace_import(const TraceImportOptions& options) {
   for (const ImportedRow& row : rows)
     content += fmt::format("{},{},{},{:.9g}\n", row.worker, row.step, row.micro_batch, row.duration_s);
   if (options.output.ends_with(".gz")) content = gzip(content);
-  return [output = options.output, content = std::move(content), summary = summary_of(rows, left_out)] {
+  return [output = options.output, content = std::move(content),
+          summary = summary_of(rows, left_out) + renumbered("workers", workers) + renumbered("steps", steps)] {
     replace_named_file(output, content);
     standard_output.write(printable_lines(fmt::format("{}\n{}", output, summary)));
   };

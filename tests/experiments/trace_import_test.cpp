@@ -102,8 +102,25 @@ TEST_F(TraceImport, LeavesOutStepsThatNotAllRanksHave) {
   write("b.json", profiled(1, 1, {6, 7, 8}));
   const ProgramOutcome outcome = syncopate("trace import a.json b.json -o job.csv");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("2 workers, 2 steps, 1 micro-batches per step"));
+  EXPECT_THAT(outcome.out, HasSubstr("2 workers, 2 steps, 1 micro-batch per step"));
   EXPECT_THAT(outcome.out, HasSubstr("2 steps are left out: not every worker has them\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("steps 6 to 7 of the input are numbered from 0\n"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("workers 0")));
+}
+
+TEST_F(TraceImport, KeepsItsInput) {
+  const std::string rows = "worker,step,duration_s\n0,0,1\n1,0,1\n";
+  write("times.csv", rows);
+  const ProgramOutcome onto = syncopate("trace import times.csv -o ./times.csv");
+  EXPECT_EQ(onto.status, 2);
+  EXPECT_THAT(onto.err, HasSubstr("./times.csv: is to be read; name another file for the output"));
+  EXPECT_EQ(read("times.csv"), rows);
+  write("a.json", profiled(0, 1));
+  const ProgramOutcome twice = syncopate("trace import a.json ./a.json -o job.csv");
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_THAT(twice.err, HasSubstr("./a.json: is the same file as a.json"));
+  write("still.csv", "worker,step,duration_s\n0,0,0\n1,0,0\n");
+  EXPECT_THAT(syncopate("trace import still.csv -o job.csv").err, HasSubstr("still.csv: all durations are 0"));
 }
 
 TEST_F(TraceImport, ItsRecordingIsReplayed) {
@@ -135,7 +152,7 @@ TEST_F(TraceImport, CountsMicroBatchesWithoutDuration) {
   write("times.csv", "worker,step,part,duration_s\n0,0,0,1\n0,0,1,1\n1,0,0,1\n");
   const ProgramOutcome outcome = syncopate("trace import times.csv --micro-batch part -o run.csv");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("1 of 4 micro-batches have no duration; a run that asks for one fails\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 of 4 micro-batches has no duration; a run that asks for one fails\n"));
 }
 
 TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {

@@ -309,6 +309,8 @@ std::shared_ptr<const FaultRecording> recording(const std::string& rows) {
 TEST(Outages, ARecordingWithoutRowsIsAFault) {
   EXPECT_THAT([] { recording(""); }, testing::ThrowsMessage<FileFault>(
                                          testing::HasSubstr("faults.csv:1: there are no rows after the header")));
+  EXPECT_THAT([] { recording("x,1,two,3\n"); },
+              testing::ThrowsMessage<FileFault>(testing::Not(testing::HasSubstr("no rows"))));
 }
 
 // Begin and end of each outage of a worker, in seconds.

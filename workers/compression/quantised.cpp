@@ -103,8 +103,7 @@ BinRange range_of(std::span<const float> values, double range_std) {
 }
 
 SYNCOPATE_VECTOR_CLONES
-void write_bins(const float* __restrict values, std::size_t size, const BinRange of,
-                std::uint8_t* __restrict levels) {
+void write_bins(const float* __restrict values, std::size_t size, const BinRange of, std::uint8_t* __restrict levels) {
   constexpr float last = uniform_bins - 1;
   for (std::size_t i = 0; i < size; ++i) {
     const float at = (values[i] - of.low) * of.per_unit;
@@ -324,10 +323,10 @@ void read_int8(CompressionKeys& keys) {
   keys.by_tensors();
   keys.pattern();
   keys.residual(false);
-  keys.options.make = maker_of<Bins>(BinOptions{
-      .bins = uniform_bins, .means_of = [range_std](std::span<const float> values, std::uint8_t* levels) {
-        return means_of_uniform_bins(values, range_std, levels);
-      }});
+  keys.options.make = maker_of<Bins>(
+      BinOptions{.bins = uniform_bins, .means_of = [range_std](std::span<const float> values, std::uint8_t* levels) {
+                   return means_of_uniform_bins(values, range_std, levels);
+                 }});
 }
 
 void read_bins(CompressionKeys& keys) {
@@ -340,7 +339,7 @@ void read_bins(CompressionKeys& keys) {
   keys.pattern();
   keys.residual(true);
   own.means_of = [=, bins = own.bins, is_mirrored = keys.options.of_averages()](std::span<const float> values,
-                                                                              std::uint8_t* levels) {
+                                                                                std::uint8_t* levels) {
     return means_of_bins(values, bins, 2 * range_std, is_mirrored, levels);
   };
   keys.options.make = maker_of<Bins>(own);

@@ -76,8 +76,8 @@ bool concerns(const OutageEntry& entry, Rank worker) {
 FaultRecording::FaultRecording(const std::string& file, std::string_view content) {
   constexpr std::int64_t most_nodes = 1'000'000;
   CsvRows rows(file, content, {"node", "start_s", "duration_s"});
-  bool is_empty = true;
-  for (; rows.next(); is_empty = false) {
+  bool has_rows = false;
+  for (; rows.next(); has_rows = true) {
     const auto node = rows.integer(0, most_nodes);
     const double start_s = rows.number(1), duration_s = rows.number(2);
     if (start_s < 0) rows.fault(fmt::format("start_s = {}; must be at least 0", start_s));
@@ -86,7 +86,8 @@ FaultRecording::FaultRecording(const std::string& file, std::string_view content
     faults_.resize(std::max(faults_.size(), static_cast<std::size_t>(*node) + 1));
     if (duration_s > 0) faults_[static_cast<std::size_t>(*node)].push_back({start_s, duration_s});
   }
-  if (is_empty) rows.fault("there are no rows after the header");
+  rows.check();
+  if (!has_rows) rows.fault("there are no rows after the header");
   rows.check();
   for (std::vector<Fault>& of_node : faults_) std::ranges::stable_sort(of_node, {}, &Fault::start_s);
 }
