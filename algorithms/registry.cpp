@@ -211,7 +211,7 @@ std::span<const AlgorithmRow> algorithms() {
       {"co2", "local SGD", "Local SGD with heavy-ball outer steps along averages that are one round late.",
        "Sun et al. 2024", make_co2, "period = { rule = \"constant\", steps = 3 }", "the model after each outer step"},
       {"overlapped-diloco", "local SGD",
-       "DiLoCo with averages one round late; eager workers replace their own share of the average by their newest.",
+       "DiLoCo with averages one round late; eager workers replace their own share of it by their newest difference.",
        "Kale, Douillard, Donchev 2025", make_overlapped_diloco,
        "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }",
        "worker 0's model after each outer step"},

@@ -35,7 +35,7 @@ constexpr AveragePolicy parameters_and_buffers{.buffers = StatePolicy::average};
 // Evaluates the workers' models under MPI if each worker has its own (gossip). This happens after the run, so it takes
 // no time on the clock. The models are those after the evaluated steps, or at the evaluated times. Rank `root`
 // evaluates their mean, or each rank evaluates its own model. The recorder of rank `root` gets the rows. Does nothing
-// if workers have no own models. Collective; call it before recorders finish. Throws Interrupted.
+// if workers have no models of their own. Collective; call it before recorders finish. Throws Interrupted.
 class IndividualModelsOfRanks {
  public:
   IndividualModelsOfRanks(const MpiSession& session, int root, Training& training, Recorder& recorder)

@@ -554,7 +554,7 @@ TEST(StateLoss, WagmaBeginsItsMomentumAnew) {
   EXPECT_NEAR(outcome.parameters[0], mean, 1e-5);
 }
 
-// If outages never end within a micro-batch, or while a worker waits, the run fails within seconds with the reason.
+// If outages follow each other for ever in a micro-batch or while a worker waits, the run fails soon, with the reason.
 
 using testing::AllOf;
 using testing::HasSubstr;

@@ -43,7 +43,7 @@ std::vector<Outcome> divided_outcomes(const syncopate::Run& run, int processes, 
   return outcomes;
 }
 
-// Six different workers. Three processes have two each, two have three each, and four have one, two, one and two.
+// Six different workers. Of three processes each has two, of two each has three, and four have 1, 2, 1 and 2.
 const std::string divided_cluster = R"(name = "divided"
 [cluster]
 workers = 6

@@ -173,7 +173,7 @@ TEST(Summary, ATargetIsMetByWhatIsEqualToIt) {
   EXPECT_FALSE(by_loss.time_to_target->target_accuracy.has_value());
 }
 
-// Only the training loss of this model has overflowed, for example.
+// Example: only the training loss of this model has overflowed.
 TEST(Summary, AModelThatIsNotFiniteIsNeitherTheBestNorAtTheTarget) {
   Recording recording = four_rows();
   recording.metrics.push_back(row(40, 0.1, 0.99));

@@ -113,7 +113,7 @@ class Compressor {
 
   // Computes the sum over workers of what they have sent. `sum` must be all zeros on entry.
   virtual void decode(const Received& received, std::span<float> sum) const = 0;
-  // Whether residuals depend on the results of the exchanges, and then the correction of a residual.
+  // Whether residuals depend on the results of the exchanges; if so, `correct` corrects a residual.
   virtual bool corrects_residual() const { return false; }
   virtual void correct(const Received&, std::span<float> /*memory*/) const {}
 

@@ -285,8 +285,7 @@ void read_sign(CompressionKeys& keys) {
 void read_one_bit(CompressionKeys& keys) {
   enum class Scope { column, tensor, model };
   const auto scope = keys.table.choice(
-      {"scope",
-       "The unit that has its own two means: a column of a matrix (or any other tensor), a tensor, the model."},
+      {"scope", "The unit that has its own two means: a column of a matrix (a whole vector), a tensor, or the model."},
       {{"column", Scope::column}, {"tensor", Scope::tensor}, {"model", Scope::model}}, Scope::column);
   OneBitOptions own{.by_columns = scope == Scope::column};
   own.around_means = keys.table.choice({"threshold", "The threshold of a value's bit: 0, or its column's mean."},

@@ -193,7 +193,8 @@ class TiledTopK : public Compressor {
     product(left.data(), half.data(), tensor.a, tensor.a, tensor.b, out);
   }
 
-  // Few coefficients often cancel in some values of a tile. What rounding leaves of these has no meaningful sign.
+  // If few coefficients are kept, some values of a tile often cancel. The rounding error left there has no meaningful
+  // sign.
   static void remove_noise(std::span<float> tile) {
     float largest = 0;
     for (const float value : tile) largest = std::max(largest, std::fabs(value));

@@ -360,7 +360,7 @@ struct MpiRun {
   }
 };
 
-// During a replay the calls answer programs from MpiReplayLog, without any effect on other ranks.
+// During a replay the programs' calls are answered from MpiReplayLog, without any effect on other ranks.
 class MpiCluster : public Cluster {
  public:
   explicit MpiCluster(const MpiOptions& options) : options_(options), kept_(std::make_unique<Kept>(options)) {}

@@ -138,7 +138,7 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
   return Gradient(at, samples, passage.worked);
 }
 
-// Returns the passage that happens instead of the planned one, because a message may cut that short.
+// Returns the passage that really happens: `planned`, or less of it if a message cuts it short.
 Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
   SimulatedParticipant& participant = state_[rank];
   Passage passage{.end = participant.book.now()};
