@@ -45,7 +45,7 @@ struct Stopped : std::runtime_error {
 inline std::string all_of(const syncopate::Run& run, Outcome outcome) {
   outcome.host_s = 0;
   std::string text = results_text(run, outcome);
-  if (outcome.timeline) text += trace_events(*outcome.timeline, {});
+  if (outcome.timeline) text += trace_events(*outcome.timeline, run, "simulated");
   if (outcome.durations) text += durations_csv(*outcome.durations);
   if (outcome.arrivals) text += arrivals_csv(*outcome.arrivals);
   for (const auto& buffers : outcome.recording.buffers)

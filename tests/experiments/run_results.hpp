@@ -52,7 +52,7 @@ inline std::string results_text(const syncopate::Run& run, const Outcome& outcom
 inline std::string recorded_text(const syncopate::Run& run) {
   const Outcome outcome = outcome_of(run);
   std::string text = fmt::format("{} models\n", outcome.recording.parameters.size());
-  if (outcome.timeline) text += trace_events(*outcome.timeline, {});
+  if (outcome.timeline) text += trace_events(*outcome.timeline, run, "simulated");
   if (outcome.durations) text += durations_csv(*outcome.durations);
   if (outcome.arrivals) text += arrivals_csv(*outcome.arrivals);
   if (outcome.samples) text += fmt::format("kept of each class: {}\n", fmt::join(outcome.samples->by_class.kept, " "));

@@ -677,7 +677,7 @@ TEST(Metadata, SaysWhatMadeTheRunAndWhen) {
 }
 
 TEST(Metadata, EveryValueStandsUnderItsOwnName) {
-  Run run = plan();
+  syncopate::Run run = plan();
   run.hash = "0123456789abcdef";
   run.fingerprint = "f1";
   run.training.arithmetic.bfloat16 = true;
