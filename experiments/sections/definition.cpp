@@ -634,7 +634,7 @@ Run make_run(const Reading& reading) {
   if (const auto& restart = run.algorithm->job_restart(); restart && run.cluster.outages)
     run.cluster.outages = std::make_shared<OutagePlan>(*run.cluster.outages, *restart, run.cluster.workers);
   run.solved = solved_note(resolved.find("methods")->array().front());
-  run.measurements.model.seed = run.seed;
+  run.measurements.model.curvature.seed = run.seed;
   run.recording.parameters &= !run.training.time_only;
   const auto phase = phase_of(reading);
   if (!phase) return run;

@@ -574,11 +574,11 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
   model.hessian_trace = table.flag({"hessian_trace", "The trace of that Hessian, by Hutchinson's estimator."}, false);
   model.samples =
       table.integer({"samples", "Measures on this many first training samples.", "samples"}, 1, most, model.samples);
-  model.most_products = static_cast<int>(
+  model.curvature.most_products = static_cast<int>(
       table.integer({"most_products", "Limit of Hessian-vector products for the eigenvalue, and for the trace."}, 1,
-                    100'000, model.most_products));
-  model.tolerance = table.number({"tolerance", "Eigenvalue and trace stop at a relative change below this."},
-                                 {.low = 0, .high = 1, .high_open = true}, model.tolerance);
+                    100'000, model.curvature.most_products));
+  model.curvature.tolerance = table.number({"tolerance", "Eigenvalue and trace stop at a relative change below this."},
+                                           {.low = 0, .high = 1, .high_open = true}, model.curvature.tolerance);
   if (const std::string& why = training.objective.why_no_derivative; model.any() && !why.empty())
     table.fault("every_steps",
                 "cannot be combined with gradient_norm, noise_scale, largest_eigenvalue or hessian_trace: " + why);

@@ -92,7 +92,7 @@ TEST(Curvature, OfTheQuadraticIsKnown) {
     squares += slope * slope;
     of_parameters += static_cast<double>(values[i]) * values[i];
   }
-  const ModelMeasures found = measured(training, state, {.most_products = 1000, .tolerance = 1e-10});
+  const ModelMeasures found = measured(training, state, {.curvature = {.most_products = 1000, .tolerance = 1e-10}});
   EXPECT_NEAR(*found.largest_eigenvalue, 1, 1e-6);
   EXPECT_NEAR(*found.hessian_trace, trace, 1e-9);
   EXPECT_NEAR(*found.gradient_norm, std::sqrt(squares), 1e-6);
@@ -105,7 +105,8 @@ TEST(Curvature, SaysAtWhatRateGradientDescentIsStable) {
   Executor executor(1);
   Training training(quadratic, make_sgd({}), {}, executor);
   const double largest =
-      *measured(training, training.initial_state(), {.most_products = 1000, .tolerance = 1e-8}).largest_eigenvalue;
+      *measured(training, training.initial_state(), {.curvature = {.most_products = 1000, .tolerance = 1e-8}})
+           .largest_eigenvalue;
   for (const double part : {0.95, 1.05}) {
     ModelStatePtr state = training.initial_state();
     const auto loss = [&] {
@@ -170,8 +171,8 @@ TEST(Curvature, OfSoftmaxRegressionIsThatOfItsFormula) {
       for (std::size_t j = 0; j < size; ++j) result[i] += hessian[i * size + j] * vector[j];
     return result;
   };
-  const MeasureOptions options{.samples = samples, .most_products = 3000, .tolerance = 0};
-  const CurvatureOptions same{.most_products = options.most_products, .tolerance = 0};
+  const CurvatureOptions same{.most_products = 3000, .tolerance = 0};
+  const MeasureOptions options{.samples = samples, .curvature = same};
   const ModelMeasures found = measured(training, state, options);
   EXPECT_NEAR(*found.gradient_norm, std::sqrt(squares), 1e-6 * std::sqrt(squares));
   EXPECT_NEAR(*found.largest_eigenvalue, largest_eigenvalue(size, product, same), 1e-6 * *found.largest_eigenvalue);

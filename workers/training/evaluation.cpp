@@ -131,10 +131,8 @@ ModelMeasures measures_of(const Objective& objective, const ModelState& state, c
     measures.gradient_variance = noise.variance;
     measures.noise_scale = noise.scale;
   }
-  const CurvatureOptions curvature{
-      .most_products = options.most_products, .tolerance = options.tolerance, .seed = options.seed};
-  if (options.largest_eigenvalue) measures.largest_eigenvalue = largest_eigenvalue(size, derivative, curvature);
-  if (options.hessian_trace) measures.hessian_trace = hessian_trace(size, derivative, curvature);
+  if (options.largest_eigenvalue) measures.largest_eigenvalue = largest_eigenvalue(size, derivative, options.curvature);
+  if (options.hessian_trace) measures.hessian_trace = hessian_trace(size, derivative, options.curvature);
   if (options.largest_eigenvalue || options.hessian_trace) {
     const std::vector<double> values(parameters, parameters + size);
     measures.parameter_norm = length_of(values);

@@ -122,10 +122,8 @@ struct MeasureOptions {
   bool noise_scale = false;  // also gradient_variance
   bool largest_eigenvalue = false;
   bool hessian_trace = false;
-  std::int64_t samples = 1000;  // from the start of the training set
-  int most_products = 100;      // products with the Hessian, for each of the eigenvalue and the trace
-  double tolerance = 1e-3;      // relative tolerance of the eigenvalue and the trace
-  std::uint64_t seed = 0;
+  std::int64_t samples = 1000;   // from the start of the training set
+  CurvatureOptions curvature{};  // for each of the eigenvalue and the trace
 
   bool any() const { return gradient_norm || noise_scale || largest_eigenvalue || hessian_trace; }
 };
@@ -169,9 +167,8 @@ class Training {
   // participant `rank`, or at `places`.
   class AskedBy {
    public:
-    AskedBy(Training& training, Rank rank) : divided_(training.divided_.get()) {
-      if (divided_) before_ = divided_->exchange_asker(divided_->place_of(rank));
-    }
+    AskedBy(Training& training, Rank rank)
+        : AskedBy(training, training.divided_ ? training.divided_->place_of(rank) : ProcessSet()) {}
     AskedBy(Training& training, ProcessSet places) : divided_(training.divided_.get()) {
       if (divided_) before_ = divided_->exchange_asker(places);
     }
