@@ -323,10 +323,10 @@ void read_int8(CompressionKeys& keys) {
   keys.by_tensors();
   keys.pattern();
   keys.residual(false);
-  keys.options.make = maker_of<Bins>(
-      BinOptions{.bins = uniform_bins, .means_of = [range_std](std::span<const float> values, std::uint8_t* levels) {
-                   return means_of_uniform_bins(values, range_std, levels);
-                 }});
+  const auto means_of = [range_std](std::span<const float> values, std::uint8_t* levels) {
+    return means_of_uniform_bins(values, range_std, levels);
+  };
+  keys.options.make = maker_of<Bins>(BinOptions{.bins = uniform_bins, .means_of = means_of});
 }
 
 void read_bins(CompressionKeys& keys) {
