@@ -61,8 +61,8 @@ std::string failure_table(std::span<const RunSummary> runs, std::size_t width = 
 std::string overrun_warnings(std::span<const RunSummary> runs);
 
 // A note that messages of some of a table's rows do not wait for each other (network.contention = false), which favours
-// their methods over methods that only use collectives. Empty without such rows. `rows`: each row's label, and whether it
-// is one of these.
+// their methods over methods that only use collectives. Empty without such rows. `rows`: each row's label, and whether
+// it is one of these.
 std::string unshared_links_text(std::span<const std::pair<std::string, bool>> rows);
 
 // "88.12 +- 0.10", with two digits of the deviation. Without a deviation only the mean; without values "-".

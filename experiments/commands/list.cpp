@@ -198,7 +198,7 @@ std::string keys_by_table(std::vector<KeyDescription> keys, std::string_view pre
       lines[table] += key_lines(key, prefix, given);
   }
   const auto is_common = [](const std::string& table) {
-    return table == "compression" || table == "average" || table == "training";
+    return table == "compression" || table == "average" || table == "restart" || table == "training";
   };
   std::ranges::stable_sort(parts, {}, is_common);
   std::string text;

@@ -475,6 +475,7 @@ std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, Defini
   const TomlNode* table = common_phase_table(written, faults);
   if (!table) return nullptr;
   how.reads_methods = true;
+  how.own.clear();  // the phase's method is none of the document's
   return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table, faults), how));
 }
 

@@ -208,7 +208,7 @@ TEST_F(ExperimentFile, AMethodThatRestartsStopsAllWorkersAtEachOutage) {
   }
   EXPECT_EQ(load({method}).runs.at(0).cluster.outages, nullptr);
   EXPECT_THAT(faults({outage, "methods=[{algorithm=\"async-sgd\", " + restart + "}]"}),
-              HasSubstr("methods.0.restart; must not be given: the method's workers send messages"));
+              HasSubstr("methods.0.restart = a table; must not be given: the method's workers send messages"));
   EXPECT_THAT(
       faults({outage, "methods=[{algorithm=\"sync-sgd\", restart={takes_s=-1, checkpoint_every_s=0}}]"}),
       testing::AllOf(HasSubstr("restart.takes_s = -1; must be"), HasSubstr("restart.checkpoint_every_s = 0; must be"),

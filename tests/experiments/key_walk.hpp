@@ -315,7 +315,8 @@ class KeyWalk : public testing::Test {
       }
       const bool of_all =
           is_one_of(parts[i], deciding) || (is_one_of(parts[i], shared) && name == "delays") || parts[i] == "label" ||
-          (name == "methods" && (parts[i] == "training" || parts[i] == "average" || parts[i] == "compression"));
+          (name == "methods" &&
+           (parts[i] == "training" || parts[i] == "average" || parts[i] == "restart" || parts[i] == "compression"));
       for (const std::string_view key : deciding) {
         const TomlNode* kind = table && table != &document && !of_all ? table->find(key) : nullptr;
         if (kind) name += fmt::format("[{}]", std::get<std::string>(kind->value));

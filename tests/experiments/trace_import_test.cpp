@@ -58,7 +58,8 @@ TEST_F(TraceImport, TakesStepsAndRangesOfProfilersOneFilePerRank) {
             "1,0,0,0.002\n1,0,1,0.004005\n1,1,0,0.002\n1,1,1,0.004006\n");
   EXPECT_EQ(outcome.out,
             "job.csv\n2 workers, 2 steps, 2 micro-batches per step; 0.002253 s each on average\n"
-            "a worker's step takes 0.004505 s on average, the slowest worker's 0.006006 s: 1.333 times as long\n");
+            "a worker's step takes 0.004505 s on average, the slowest worker's 0.006006 s: 1.333 times as long\n"
+            "steps 5 to 6 of the input are numbered from 0\n");
 }
 
 // Two ranks of PyTorch 2.5.1 with gloo, recorded by torch.profiler on the CPU: 4 steps of 4 micro-batches with
@@ -168,7 +169,8 @@ TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {
                                       HasSubstr("bad.csv:5:")));
   EXPECT_THAT(fault("bad.csv --worker rank"), HasSubstr("the column rank is missing"));
   EXPECT_THAT(fault("bad.csv --duration h:duration_s"), HasSubstr("the unit must be one of s, ms, us, ns"));
-  EXPECT_THAT(fault("bad.csv bad.csv"), HasSubstr("must be one CSV file"));
+  write("worse.csv", "worker,step,duration_s\n");
+  EXPECT_THAT(fault("bad.csv worse.csv"), HasSubstr("must be one CSV file"));
   EXPECT_THAT(fault("absent.json"), HasSubstr("absent.json: there is no such file"));
   write("a.json", profiled(0, 1));
   write("same.json", profiled(0, 1));

@@ -106,10 +106,10 @@ TEST_F(ImageDirectory, AMissingDirectoryIsNamed) {
 
 TEST_F(ImageDirectory, AsManyLabelsAsImages) {
   write("train-labels-idx1-ubyte", idx_file({3}, {1, 2, 3}));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("train-labels"), HasSubstr("3 labels for the 2 images")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("train-labels"), HasSubstr("3 labels for 2 images")));
   write("train-labels-idx1-ubyte", idx_file({2}, {1, 2}));
   write("t10k-labels-idx1-ubyte", idx_file({2}, {1, 2}));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("t10k-labels"), HasSubstr("2 labels for the 1 images")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("t10k-labels"), HasSubstr("2 labels for 1 images")));
 }
 
 TEST_F(ImageDirectory, LabelsMustBeClasses) {

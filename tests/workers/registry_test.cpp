@@ -147,7 +147,7 @@ TEST_F(Registry, ArraysOfOnesOwnAreADataSet) {
   EXPECT_EQ(planned.load()->evaluation_samples(Split::test), 2);
   write("y_test.npy", npy_file("|u1", "(3,)", {1, 0, 0}));
   plan({"training.model=\"linear\"", "training.dataset=\"npy\"", directory});
-  EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("3 labels for the 2 samples")));
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("3 labels for 2 samples")));
   plan({"training.model=\"linear\"", "training.dataset=\"npy\""});
   EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("is required")));
 }

@@ -99,8 +99,8 @@ struct SamplerOptions {
   std::int64_t steps_per_epoch() const { return samples / (std::int64_t{workers} * micro_batches * micro_batch_size); }
 };
 
-// Thread-safe. Its BatchLengths need lengths in the options; they are those of the micro-batches' own samples, even with
-// repeats_longest.
+// Thread-safe. Its BatchLengths need lengths in the options; they are those of the micro-batches' own samples, even
+// with repeats_longest.
 class Sampler final : public BatchLengths {
  public:
   // Throws DataFault if there are too few samples for a step, if a worker has too few samples for a micro-batch, or if

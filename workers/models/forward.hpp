@@ -36,8 +36,8 @@ std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& f
 at::Tensor causal_attention_by_torch(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values);
 
 // Outputs (questions, outputs), such as logits. In train mode the running statistics in `buffers` are updated with
-// PyTorch's momentum of 0.1; networks of texts have none. `visits` (n,): the sample of each row, for random draws; null:
-// none. `passes` receives inputs and outputs of all linear layers, if it is not null.
+// PyTorch's momentum of 0.1; networks of texts have none. `visits` (n,): the sample of each row, for random draws;
+// null: none. `passes` receives inputs and outputs of all linear layers, if it is not null.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const NetworkInputs& inputs, Mode mode,
                    const Visits* visits = nullptr, std::vector<LinearPass>* passes = nullptr);
