@@ -632,8 +632,11 @@ Run make_run(const Reading& reading) {
   run.recording = definition.recording;
   run.checkpoint = definition.checkpoint;
   run.algorithm = method.algorithm;
-  if (const auto& restart = run.algorithm->job_restart(); restart && run.cluster.outages)
-    run.cluster.outages = std::make_shared<OutagePlan>(*run.cluster.outages, *restart, run.cluster.workers);
+  if (const auto& restart = run.algorithm->job_restart()) {  // without outages its checkpoints still take time
+    const OutagePlan none(run.seed, {});
+    const OutagePlan& faults = run.cluster.outages ? *run.cluster.outages : none;
+    run.cluster.outages = std::make_shared<OutagePlan>(faults, *restart, run.cluster.workers);
+  }
   run.solved = solved_note(resolved.find("methods")->array().front());
   run.measurements.model.curvature.seed = run.seed;
   run.recording.parameters &= !run.training.time_only;

@@ -206,7 +206,12 @@ TEST_F(ExperimentFile, AMethodThatRestartsStopsAllWorkersAtEachOutage) {
     EXPECT_EQ(met.end, Time{from_seconds(3.25)});  // a restart, and half a second of work again
     EXPECT_FALSE(plan.loses_state(Rank{worker}));
   }
-  EXPECT_EQ(load({method}).runs.at(0).cluster.outages, nullptr);
+  const std::string saves =
+      "methods=[{algorithm=\"sync-sgd\", restart={takes_s=0.25, checkpoint_every_s=1, "
+      "checkpoint_takes_s=0.125}}]";
+  const Outage checkpoint = load({saves}).runs.at(0).cluster.outages->of(Rank{1}).next(start_time);  // without faults
+  EXPECT_EQ(checkpoint.begin, Time{from_seconds(1)});
+  EXPECT_EQ(checkpoint.end, Time{from_seconds(1.125)});
   EXPECT_THAT(faults({outage, "methods=[{algorithm=\"async-sgd\", " + restart + "}]"}),
               HasSubstr("methods.0.restart = a table; must not be given: the method's workers send messages"));
   EXPECT_THAT(
