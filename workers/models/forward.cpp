@@ -612,20 +612,21 @@ void mix(const Mixture& mixture, std::span<float> inputs) {
   }
 }
 
-SeededDraws::SeededDraws(std::optional<std::uint64_t> seed) : has_seed_(seed.has_value()) {
+SeededDraws::SeededDraws(std::optional<std::uint64_t> seed) {
   if (!seed) return;
   register_once();
   assert(!draws().are_seeded);
-  draws().are_seeded = true;
+  are_seeded_ = &draws().are_seeded;
+  *are_seeded_ = true;
   draws().seed = *seed;
   repeat();
   c10::impl::tls_set_dispatch_key_included(key, true);
 }
 
 SeededDraws::~SeededDraws() {
-  if (!has_seed_) return;
+  if (are_seeded_ == nullptr) return;
   c10::impl::tls_set_dispatch_key_included(key, false);
-  draws().are_seeded = false;
+  *are_seeded_ = false;
 }
 
 void SeededDraws::repeat() {

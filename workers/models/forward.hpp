@@ -113,7 +113,7 @@ class SeededDraws {
   static std::uint64_t drawn();
 
  private:
-  bool has_seed_;
+  bool* are_seeded_ = nullptr;  // a flag of this thread, for the destructor, which must not throw; null: no seed
 };
 
 // The seed of a micro-batch, from the counter-based streams.
