@@ -95,6 +95,8 @@ struct KeptSamples {
   // model.
   std::vector<double> test_loss{};
   std::vector<double> test_accuracy{};
+  // At the last model, from the run's last steps; without a value if nothing was dropped, or without a model.
+  std::optional<GradientBias> gradient_bias{};
   bool operator==(const KeptSamples&) const = default;
 };
 

@@ -121,6 +121,14 @@ Number kept_share_of_longest(Summary run) {
   return all > 0 ? Number(static_cast<double>(kept.back()) / static_cast<double>(all)) : std::nullopt;
 }
 
+// The squared bias of the kept gradients, divided by another square.
+Number squared_bias_over(Summary run, double GradientBias::*square) {
+  if (!run.samples_kept || !run.samples_kept->gradient_bias) return {};
+  const GradientBias& bias = *run.samples_kept->gradient_bias;
+  const double value = bias.squared_bias / bias.*square;
+  return bias.*square > 0 && std::isfinite(value) ? Number(value) : std::nullopt;
+}
+
 Number largest_share_of_drops(Summary run) {
   const std::int64_t all = sum(run.dropped_per_worker);
   return all > 0 ? Number(static_cast<double>(std::ranges::max(run.dropped_per_worker)) / static_cast<double>(all))
@@ -333,8 +341,16 @@ void list_members(JsonMembers<AnyJson> members, Listed<KeptSamples::Kinds, AnyJs
 }
 
 template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<GradientBias, AnyJson>& bias) {
+  members("squared_bias", bias.squared_bias);
+  members("squared_gradient", bias.squared_gradient);
+  members("squared_noise", bias.squared_noise);
+}
+
+template <typename AnyJson>
 void list_members(JsonMembers<AnyJson> members, Listed<KeptSamples, AnyJson>& samples) {
   members("by_class", samples.by_class, !samples.by_class.kept.empty());
+  members.if_any("gradient_bias", samples.gradient_bias);
   if (!members.has("by_length", !samples.longest.empty())) return;
   members("by_length", samples.by_length);
   const auto by_length = members.in("by_length");
@@ -513,6 +529,13 @@ std::span<const Measure> measures() {
       {"longest_kept_share", "the longest among kept %", "%",
        "Share of the longest bin among the samples that went into the model; needs `recording.samples`.", neither, 100,
        kept_share_of_longest},
+      {"gradient_bias_to_gradient", "bias / gradient", "",
+       "Squared bias of the kept gradients at the last model, divided by the squared gradient; needs "
+       "`recording.samples`.",
+       neither, 1, [](Summary run) { return squared_bias_over(run, &GradientBias::squared_gradient); }},
+      {"gradient_bias_to_noise", "bias / noise", "",
+       "The same squared bias, divided by the squared noise of one step's gradient; needs `recording.samples`.",
+       neither, 1, [](Summary run) { return squared_bias_over(run, &GradientBias::squared_noise); }},
       {"time_to_target_s", "to target s", "s", "Time until the first evaluation that meets the target.", less, 1,
        [](Summary run) { return of_target(run, &TimeToTarget::time_s); }},
       {"steps_to_target", "steps to target", "steps", "Steps until the first evaluation that meets the target.", less,

@@ -281,12 +281,20 @@ class KeptCounter {
     if (run.training.time_only && run.algorithm->traits().servers > 0) return;
     kinds_ = run.training.make_kinds();
     kept_ = kinds_->none();
+    const std::int64_t per_step = std::int64_t{run.cluster.workers} * run.cluster.micro_batches;
+    recent_steps_ = most_recent_samples / (per_step * run.training.samples_per_micro_batch);
+    if (run.training.time_only || recent_steps_ < 2) recent_steps_ = 0;
+    recent_.resize(static_cast<std::size_t>(recent_steps_ * per_step));
   }
   bool counts() const { return kinds_ != nullptr; }
   bool needs_durations() const { return counts() && run_.training.time_only; }
   std::function<void(const MicroBatch&)> on_kept() {
     if (!counts()) return {};
-    return [this](const MicroBatch& micro_batch) { kinds_->add(micro_batch, kept_); };
+    return [this](const MicroBatch& micro_batch) {
+      kinds_->add(micro_batch, kept_);
+      if (recent_steps_ > 0 && micro_batch.index < run_.cluster.micro_batches)
+        recent_[place_of(micro_batch)] = micro_batch.step.value() + 1;
+    };
   }
   // Counts finished micro-batches. Returns false if they are not as many as kept ones.
   bool add(const std::vector<MicroBatchTime>& durations, const RunTotals& totals) {
@@ -302,11 +310,12 @@ class KeptCounter {
     auto next = counts.begin();
     for (std::vector<std::int64_t>* const kinds : {&kept_.by_class, &kept_.by_length})
       for (std::int64_t& kind : *kinds) kind = static_cast<std::int64_t>(*next++);
+    std::vector<double> recent(recent_.begin(), recent_.end());
+    reduced(session, recent, MPI_SUM);
+    std::ranges::transform(recent, recent_.begin(), [](double step) { return static_cast<std::int64_t>(step); });
   }
-  // Whether the last model must be evaluated separately for each range of lengths.
-  bool needs_model(const Objective* objective) const {
-    return counts() && objective && objective->buffers() == 0 && !kinds_->longest().empty();
-  }
+  // Whether the last model is needed: for the loss of each range of lengths, and for the bias of kept gradients.
+  bool needs_model(const Objective* objective) const { return counts() && objective && objective->buffers() == 0; }
   KeptSamples result(Step steps, const RunTotals& totals) const {
     KindCounts offered = offered_in(steps, totals);
     if (!agrees(offered, totals)) offered = {};
@@ -314,8 +323,11 @@ class KeptCounter {
             .by_length = {kept_.by_length, std::move(offered.by_length)},
             .longest = kinds_->longest()};
   }
-  void serialise(StateArchive& archive) { archive(kept_.by_class, kept_.by_length); }
-  void evaluate(const Objective& objective, const std::vector<float>& parameters, KeptSamples& result) const {
+  void serialise(StateArchive& archive) { archive(kept_.by_class, kept_.by_length, recent_); }
+  void evaluate(const Objective& objective, const std::vector<float>& parameters, Step steps,
+                KeptSamples& result) const {
+    if (!result.by_class.offered.empty() && result.by_class.offered != result.by_class.kept)
+      result.gradient_bias = bias_in_last_steps(objective, parameters, steps);
     for (const auto& samples : kinds_->test_samples()) {
       const EvaluationSums sums = objective.evaluate_samples(parameters.data(), nullptr, Split::test, samples);
       const auto count = static_cast<double>(sums.samples);
@@ -326,6 +338,25 @@ class KeptCounter {
   }
 
  private:
+  // The bias is estimated from as many of the last steps as have at most this many samples.
+  static constexpr std::int64_t most_recent_samples = 20'000;
+
+  std::size_t place_of(const MicroBatch& of) const {
+    const std::int64_t row = of.step.value() % recent_steps_ * run_.cluster.workers + of.worker.value;
+    return static_cast<std::size_t>(row * run_.cluster.micro_batches + of.index);
+  }
+  // nullopt if workers do not all take the same steps, if there are fewer than two steps, or if all was dropped.
+  std::optional<GradientBias> bias_in_last_steps(const Objective& objective, const std::vector<float>& parameters,
+                                                 Step steps) const {
+    std::vector<MicroBatch> kept, dropped;
+    for (Step step = std::max(Step{0}, steps - Step{recent_steps_}); step < steps; ++step)
+      for (const Rank worker : Ranks(run_.cluster.workers))
+        for (int index = 0; index < run_.cluster.micro_batches; ++index) {
+          const MicroBatch micro_batch{worker, step, index};
+          (recent_[place_of(micro_batch)] == step.value() + 1 ? kept : dropped).push_back(micro_batch);
+        }
+    return gradient_bias(objective, parameters.data(), kept, dropped);
+  }
   // Returns the counts of all samples, kept or dropped; empty if the accounts do not determine them.
   KindCounts offered_in(Step steps, const RunTotals& totals) const {
     if (are_of_file(steps, totals)) return kinds_->of_steps(steps);
@@ -354,6 +385,10 @@ class KeptCounter {
   const Run& run_;
   std::shared_ptr<const SampleKinds> kinds_;
   KindCounts kept_;
+  // The kept micro-batches of the last steps: 1 + step, or older numbers, at the place of step % recent_steps_, worker
+  // and index. No steps: the bias is not estimated.
+  std::int64_t recent_steps_ = 0;
+  std::vector<std::int64_t> recent_;
 };
 
 // Sets the kept samples in rank 0's outcome. Collective under MPI.
@@ -365,7 +400,7 @@ void report_samples(const ExecutionBackend& backend, const Objective* objective,
   for (const StepRow& row : outcome.recording.rows) last_step = std::max(last_step, row.step);
   outcome.samples = kept.result(last_step, *outcome.totals);
   if (kept.needs_model(objective) && !outcome.recording.parameters.empty())
-    kept.evaluate(*objective, outcome.recording.parameters.front(), *outcome.samples);
+    kept.evaluate(*objective, outcome.recording.parameters.front(), last_step, *outcome.samples);
 }
 
 void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& backend, Progress& progress,

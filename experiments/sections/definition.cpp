@@ -808,7 +808,8 @@ std::string why_not_measured(const std::string& measure, const Definition& defin
   if (has("hessian_trace") && !measured.model.hessian_trace) return "needs measurements.hessian_trace";
   if (has("squared_gradient_norm") && (!measured.model.gradient_norm || measured.every_steps != Step{1}))
     return "needs measurements.gradient_norm at every step";
-  if (has("longest_") && !definition.recording.samples) return "needs recording.samples";
+  if ((has("longest_") || has("gradient_bias")) && !definition.recording.samples) return "needs recording.samples";
+  if (has("gradient_bias") && definition.training.plan.time_only) return "trains no model";
   return "";
 }
 

@@ -604,7 +604,8 @@ RecordingPlan read_recording(Settings& root) {
     return recording.optional_flag({key, sentence, "", "false"}).value_or(false);
   };
   plan.arrivals = writes("arrivals", "Whether arrivals.csv.gz is written: the time of each round's k-th gradient.");
-  plan.samples = writes("samples", "Whether summary.json contains the shares of kept samples by class and length.");
+  plan.samples = writes(
+      "samples", "Whether summary.json shows which classes and lengths are kept, and the bias of kept gradients.");
   plan.parameters = writes("parameters", "Whether parameters.npy, the final model, is written.");
   return plan;
 }

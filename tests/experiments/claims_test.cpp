@@ -405,6 +405,7 @@ TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
   EXPECT_THAT(about("final_hessian_trace"), HasSubstr("needs measurements.hessian_trace"));
   EXPECT_THAT(about("mean_squared_gradient_norm"), HasSubstr("needs measurements.gradient_norm at every step"));
   EXPECT_THAT(about("longest_kept_share"), HasSubstr("needs recording.samples"));
+  EXPECT_THAT(about("gradient_bias_to_noise"), HasSubstr("needs recording.samples"));
   EXPECT_EQ(about("final_test_accuracy"), "");
 }
 

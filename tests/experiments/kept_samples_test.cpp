@@ -19,7 +19,13 @@
 namespace syncopate {
 namespace {
 
-struct SamplesKept : TextLines {};
+struct SamplesKept : TextLines {
+  // The last model of the same run, which also records it.
+  std::vector<float> last_model(Overrides how) {
+    how.push_back("recording={samples=true,parameters=true}");
+    return outcome_of(load(how).runs.at(0)).recording.parameters.at(0);
+  }
+};
 
 // A threshold keeps some samples. Counted by class and by length, with a model and without.
 TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
@@ -46,7 +52,9 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
         .longest = longest};
     const auto data = dataset();
     const Sampler drawn = sampler(Batching::count);
+    std::vector<MicroBatch> kept_ones, dropped_ones;
     const auto add = [&](int worker, int step, int m, bool kept) {
+      (kept ? kept_ones : dropped_ones).push_back({Rank{worker}, step, m});
       std::vector<std::uint32_t> samples;
       drawn.append_samples({Rank{worker}, step, m}, samples);
       std::vector<std::int64_t> labels(samples.size());
@@ -90,6 +98,17 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
     }
     expected.test_loss = told.test_loss;
     expected.test_accuracy = told.test_accuracy;
+    // The bias of the kept gradients at the last model, from all 20 steps.
+    EXPECT_EQ(told.gradient_bias.has_value(), !run.training.time_only);
+    if (told.gradient_bias) {
+      const auto bias = gradient_bias(*run.training.make_objective(), last_model(how).data(), kept_ones, dropped_ones);
+      EXPECT_NEAR(told.gradient_bias->squared_bias, bias->squared_bias, 1e-6 * bias->squared_gradient);
+      EXPECT_NEAR(told.gradient_bias->squared_gradient, bias->squared_gradient, 1e-6 * bias->squared_gradient);
+      EXPECT_NEAR(told.gradient_bias->squared_noise, bias->squared_noise, 1e-6 * bias->squared_noise);
+      EXPECT_NEAR(*measure_named("gradient_bias_to_gradient")->value(summary),
+                  bias->squared_bias / bias->squared_gradient, 1e-6);
+    }
+    expected.gradient_bias = told.gradient_bias;
     EXPECT_EQ(told, expected);
     // Long samples are dropped more often than short ones. DropCompute's assumption of independence ignores this.
     const auto share = [&](std::size_t bin) {

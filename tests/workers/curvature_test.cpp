@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "tests/workers/engine.hpp"
+#include "tests/workers/pull_objective.hpp"
 #include "workers/base/random.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/models/architectures.hpp"
@@ -249,6 +253,89 @@ TEST(GradientNoise, SaysHowTheNormOfABatchFallsWithItsSize) {
       for (const double element : mean) mean_square += element * element / draws;
     }
     EXPECT_NEAR(mean_square / (square + noise.variance / static_cast<double>(batch)), 1, 0.05) << batch;
+  }
+}
+
+// The bias of kept gradients, compared with closed forms.
+
+std::vector<MicroBatch> micro_batches(int steps, std::initializer_list<int> indices) {
+  std::vector<MicroBatch> all;
+  for (int step = 0; step < steps; ++step)
+    for (const int index : indices)
+      for (int worker = 0; worker < 3; ++worker) all.push_back({Rank{worker}, step, index});
+  return all;
+}
+
+// The targets of index 0 and 1 differ by 3 in each of the 4 elements, so keeping index 0 alone shifts the mean by 1.5.
+// In 14 steps the even and the odd ones have the same mean target, 30 + 1 + i; that of index 0 and 1 is 1.5 larger.
+TEST(GradientBias, OfKeptMicroBatchesThatDifferByAConstantIsItsShare) {
+  for (const std::int64_t chunk : {1, 5, 64}) {
+    const PullObjective objective(4, 4, chunk);
+    const std::vector<float> zero(4);
+    const auto bias = gradient_bias(objective, zero.data(), micro_batches(14, {0}), micro_batches(14, {1}));
+    ASSERT_TRUE(bias);
+    EXPECT_NEAR(bias->squared_bias, 4 * 1.5 * 1.5, 1e-9);
+    double square = 0;
+    for (int i = 0; i < 4; ++i) square += (30 + 1 + i + 1.5) * (30 + 1 + i + 1.5);
+    EXPECT_NEAR(bias->squared_gradient, square, 1e-9);
+    EXPECT_NEAR(bias->squared_noise, 0, 1e-12);
+  }
+}
+
+TEST(GradientBias, NeedsKeptMicroBatchesInEvenAndInOddSteps) {
+  const PullObjective objective(4, 4);
+  const std::vector<float> zero(4);
+  EXPECT_FALSE(gradient_bias(objective, zero.data(), micro_batches(1, {0}), micro_batches(2, {1})));
+  EXPECT_FALSE(gradient_bias(objective, zero.data(), {}, micro_batches(2, {1})));
+  EXPECT_TRUE(gradient_bias(objective, zero.data(), micro_batches(2, {0}), {}));
+}
+
+// Gradients with a mean of 1 and a variance of 4 in each of 5 elements; those of index 1 have a mean of 1 + shift.
+class NoisyObjective : public PullObjective {
+ public:
+  NoisyObjective(std::uint64_t seed, double shift) : PullObjective(5, 5), seed_(seed), shift_(shift) {}
+  PartialGradient gradient(const float*, const float*, std::span<const MicroBatch> batch) const override {
+    const auto sum = std::make_shared<std::vector<float>>(5);
+    for (const MicroBatch& each : batch) {
+      std::vector<double> noise(5);
+      const RandomStream stream{.seed = seed_,
+                                .purpose = Purpose::measurement,
+                                .stream = static_cast<std::uint8_t>(each.index),
+                                .worker = each.worker,
+                                .step = each.step};
+      fill_standard_normal(stream, 0, noise);
+      for (std::size_t i = 0; i < 5; ++i)
+        (*sum)[i] += static_cast<float>(1 + 2 * noise[i] + (each.index == 1 ? shift_ : 0));
+    }
+    return {.segments = {{.offset = 0, .size = 5, .data = sum->data(), .owner = sum}}, .buffers_sum = {}};
+  }
+
+ private:
+  std::uint64_t seed_;
+  double shift_;
+};
+
+// Half of the micro-batches are dropped: those of index 1. Their mean is 1 + shift, so that the bias is -shift / 2, the
+// gradient 1 + shift / 2, and the noise of a step's 3 kept gradients 5 x 4 / 3.
+TEST(GradientBias, IsEstimatedWithoutBiasUnderNoise) {
+  constexpr int repetitions = 2000, steps = 10;
+  for (const double shift : {0.0, 1.0}) {
+    GradientBias mean;
+    const std::vector<float> zero(5);
+    for (int repetition = 0; repetition < repetitions; ++repetition) {
+      const NoisyObjective objective(static_cast<std::uint64_t>(repetition), shift);
+      const auto bias = gradient_bias(objective, zero.data(), micro_batches(steps, {0}), micro_batches(steps, {1}));
+      mean.squared_bias += bias->squared_bias / repetitions;
+      mean.squared_gradient += bias->squared_gradient / repetitions;
+      mean.squared_noise += bias->squared_noise / repetitions;
+    }
+    // Each element of k_h - m_h has a variance of 4 / 30 (half the difference of two means of 15), so that a product of
+    // two has a standard deviation of at most sqrt((4 / 30)^2 + 2 (4 / 30) shift^2 / 4) = 0.29, and five of them 0.65.
+    EXPECT_NEAR(mean.squared_bias, 5 * shift * shift / 4, 5 * 0.65 / std::sqrt(repetitions));
+    // An element of m_h has the same variance and a mean of at most 1.5: sqrt((4 / 30)^2 + 2 (4 / 30) 1.5^2) = 0.79.
+    EXPECT_NEAR(mean.squared_gradient, 5 * (1 + shift / 2) * (1 + shift / 2), 5 * 1.77 / std::sqrt(repetitions));
+    // A sum of 5 squares of normal numbers has a relative deviation of sqrt(2 / 5).
+    EXPECT_NEAR(mean.squared_noise, 20.0 / 3, 5 * 20.0 / 3 * std::sqrt(0.4 / repetitions));
   }
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "workers/base/random.hpp"
@@ -203,6 +205,54 @@ GradientNoise gradient_noise(std::size_t size, std::int64_t samples,
   const double square = square_of_mean - noise.variance / n;
   if (square > 0) noise.scale = noise.variance / square;
   return noise;
+}
+
+std::optional<GradientBias> gradient_bias(const Objective& objective, const float* parameters,
+                                          std::span<const MicroBatch> kept, std::span<const MicroBatch> dropped) {
+  const std::int64_t chunk = objective.chunk_samples() / std::max<std::int64_t>(1, objective.samples_per_micro_batch());
+  const auto add_gradients = [&](std::span<const MicroBatch> micro_batches, std::vector<double>& sum) {
+    while (!micro_batches.empty()) {
+      const auto next =
+          micro_batches.first(std::min<std::size_t>(micro_batches.size(), std::max<std::int64_t>(1, chunk)));
+      for (const GradientSegment& segment : objective.gradient(parameters, nullptr, next).segments)
+        for (std::size_t i = 0; i < segment.size; ++i) sum[segment.offset + i] += segment.data[i];
+      micro_batches = micro_batches.subspan(next.size());
+    }
+  };
+  struct Half {
+    std::vector<double> of_kept, of_all;  // mean gradients
+    double steps = 0;
+  };
+  std::array<Half, 2> halves;
+  for (int parity : {0, 1}) {
+    const auto in_half = [parity](std::span<const MicroBatch> micro_batches) {
+      std::vector<MicroBatch> found(micro_batches.begin(), micro_batches.end());
+      std::erase_if(found, [parity](const MicroBatch& each) { return each.step.value() % 2 != parity; });
+      return found;
+    };
+    const std::vector<MicroBatch> kept_here = in_half(kept), dropped_here = in_half(dropped);
+    if (kept_here.empty()) return {};
+    Half& half = halves[static_cast<std::size_t>(parity)];
+    half.of_kept.resize(objective.parameters());
+    add_gradients(kept_here, half.of_kept);
+    half.of_all = half.of_kept;
+    add_gradients(dropped_here, half.of_all);
+    const auto count = static_cast<double>(kept_here.size());
+    for (double& element : half.of_kept) element /= count;
+    for (double& element : half.of_all) element /= count + static_cast<double>(dropped_here.size());
+    std::set<Step> steps;
+    for (const MicroBatch& each : kept_here) steps.insert(each.step);
+    half.steps = static_cast<double>(steps.size());
+  }
+  const auto& [even, odd] = halves;
+  GradientBias bias;
+  for (std::size_t i = 0; i < objective.parameters(); ++i) {
+    bias.squared_bias += (even.of_kept[i] - even.of_all[i]) * (odd.of_kept[i] - odd.of_all[i]);
+    bias.squared_gradient += even.of_all[i] * odd.of_all[i];
+    bias.squared_noise += (even.of_kept[i] - odd.of_kept[i]) * (even.of_kept[i] - odd.of_kept[i]);
+  }
+  bias.squared_noise /= 1 / even.steps + 1 / odd.steps;
+  return bias;
 }
 
 Evaluation mean_of(std::span<const Evaluation> evaluations) {

@@ -60,6 +60,27 @@ struct GradientNoise {
 GradientNoise gradient_noise(std::size_t size, std::int64_t samples,
                              const std::function<std::vector<double>(std::int64_t sample)>& gradient_of);
 
+// The bias of the gradients that a method keeps when it drops others. Proofs for methods that drop assume that it is 0.
+// Source:  the assumption is that of Giladi et al. 2023, Theorem 4.1, where times do not depend on the data; the
+//          estimate is ours.
+// Method:  all gradients are those of one model. In the even steps (h = 0) and in the odd steps (h = 1), m_h is the mean
+//          gradient of all micro-batches, k_h that of the kept ones, and S_h the number of steps. Gradients of different
+//          steps have independent noise, so (k_0 - m_0) . (k_1 - m_1) and m_0 . m_1 have the squared bias and the squared
+//          gradient as their expected values. |k_0 - k_1|^2 / (1 / S_0 + 1 / S_1) estimates the noise of one step.
+// Shapes:  gradients (P,) in double precision.
+// Checks:  gradients with a known bias and noise; random drops have no bias.
+struct GradientBias {
+  double squared_bias = 0;      // negative if noise outweighs a small bias
+  double squared_gradient = 0;  // negative if noise outweighs a small gradient
+  double squared_noise = 0;     // of the mean gradient of the micro-batches that one step keeps
+
+  bool operator==(const GradientBias&) const = default;
+};
+
+// nullopt if the even or the odd steps keep nothing.
+std::optional<GradientBias> gradient_bias(const Objective& objective, const float* parameters,
+                                          std::span<const MicroBatch> kept, std::span<const MicroBatch> dropped);
+
 // Elements [from, from + size) of another model's parameters are copied to [to, to + size) of this model's.
 struct TakenElements {
   std::size_t from = 0;
