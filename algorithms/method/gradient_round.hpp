@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/config/settings.hpp"
-#include "workers/server.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -26,13 +25,31 @@ inline LateWork read_late_work(Settings& settings) {
                          {{"finish", LateWork::finish}, {"cancel", LateWork::cancel}}, LateWork::finish);
 }
 
-// A worker's program: it computes the gradient of the step of each model that it receives.
-inline void send_gradient_per_model(Worker& worker, LateWork late) {
-  while (worker.receive_model()) {
-    auto gradient = worker.compute_step_gradient(late == LateWork::cancel ? Deadline::until_message() : Deadline());
-    if (gradient) worker.send_gradient(*std::move(gradient));
-  }
+// A worker's program: it computes one gradient at each model that it receives.
+inline void send_gradient_per_model(Worker& worker, LateWork late, Samples samples = Samples::of_step) {
+  const Deadline deadline = late == LateWork::cancel ? Deadline::until_message() : Deadline();
+  while (worker.receive_model())
+    if (auto gradient = worker.compute_step_gradient(deadline, samples)) worker.send_gradient(*std::move(gradient));
 }
+
+// A method whose server uses only gradients of its newest model. Its serve() decides when a step ends.
+class FreshGradients : public Algorithm {
+ public:
+  // A worker computes gradients at each model until the next one arrives.
+  void run(Worker& worker) const override {
+    while (worker.receive_model())
+      while (auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn))
+        worker.send_gradient(*std::move(gradient));
+  }
+
+  Traits traits() const override {
+    return {.servers = 1,
+            .steps_along_fresh_mean = true,
+            .sends_gradients = true,
+            .rejects_gradients = true,
+            .held = {.models = 0, .moments = 0}};
+  }
+};
 
 class GradientRound {
  public:

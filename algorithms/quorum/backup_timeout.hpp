@@ -11,7 +11,6 @@
 
 #include <algorithm>
 
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
@@ -26,7 +25,7 @@ struct TimeoutOptions {
   LateWork late = LateWork::finish;
 };
 
-class BackupTimeout : public Algorithm {
+class BackupTimeout : public FreshGradients {
  public:
   using CountedFrom = TimeoutOptions::CountedFrom;
   explicit BackupTimeout(const TimeoutOptions& options) : options_(options) {}
@@ -41,14 +40,6 @@ class BackupTimeout : public Algorithm {
       if (round.gradients() == 0) return;  // all workers have left
       round.step();
     }
-  }
-
-  Traits traits() const override {
-    return {.servers = 1,
-            .steps_along_fresh_mean = true,
-            .sends_gradients = true,
-            .rejects_gradients = true,
-            .held = {.models = 0, .moments = 0}};
   }
 
  private:

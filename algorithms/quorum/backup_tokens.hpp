@@ -17,12 +17,11 @@
 #include <algorithm>
 #include <deque>
 
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
-class BackupTokens : public Algorithm {
+class BackupTokens : public FreshGradients {
  public:
   // quorum: N, at least 1; may exceed the number of workers, which then give several gradients to a step.
   // initial_tokens: tokens in the queue at the start, for more gradients of step 0; at least max(0, N - W). Default: N.
@@ -67,12 +66,9 @@ class BackupTokens : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.servers = 1,
-            .steps_along_fresh_mean = true,
-            .takes_data_in_turn = true,
-            .sends_gradients = true,
-            .rejects_gradients = true,
-            .held = {.models = 0, .moments = 0}};
+    Traits traits = FreshGradients::traits();
+    traits.takes_data_in_turn = true;
+    return traits;
   }
 
  private:

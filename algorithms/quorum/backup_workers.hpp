@@ -21,7 +21,6 @@
 
 #include <algorithm>
 
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
@@ -36,7 +35,7 @@ struct BackupOptions {
   int servers = 1;  // with more than one, neither cancellation nor a moving average is possible
 };
 
-class BackupWorkers : public Algorithm {
+class BackupWorkers : public FreshGradients {
  public:
   // quorum: N, the number of gradients that make a step; the other workers of the cluster are the backups.
   explicit BackupWorkers(int quorum, const BackupOptions& options = {}) : quorum_(quorum), options_(options) {}
@@ -65,12 +64,10 @@ class BackupWorkers : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.servers = options_.servers,
-            .has_formulas = true,
-            .steps_along_fresh_mean = true,
-            .sends_gradients = true,
-            .rejects_gradients = true,
-            .held = {.models = 0, .moments = 0}};
+    Traits traits = FreshGradients::traits();
+    traits.servers = options_.servers;
+    traits.has_formulas = true;
+    return traits;
   }
 
   Forecast forecast(const PredictionInput& input) const override {

@@ -5,8 +5,6 @@
 #include <map>
 #include <numeric>
 
-#include "algorithms/method/gradient_round.hpp"
-
 namespace syncopate {
 
 namespace {
@@ -39,10 +37,6 @@ class GradientSpread {
 };
 
 }  // namespace
-
-void DynamicBackup::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient());
-}
 
 void DynamicBackup::serve(Server& server) const {
   GradientRound round(server);

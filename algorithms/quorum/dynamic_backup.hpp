@@ -20,7 +20,7 @@
 
 #include <span>
 
-#include "algorithms/method/algorithm.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -74,19 +74,17 @@ class ObservedGradients {
   std::optional<GradientMoments> moments_;
 };
 
-class DynamicBackup : public Algorithm {
+class DynamicBackup : public FreshGradients {
  public:
   explicit DynamicBackup(const DynamicBackupOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override { send_gradient_per_model(worker, LateWork::finish); }
   void serve(Server& server) const override;
   Traits traits() const override {
-    return {.servers = 1,
-            .follows_values = true,
-            .steps_along_fresh_mean = true,
-            .sends_gradients = true,
-            .rejects_gradients = true,
-            .held = {.moments = 0}};
+    Traits traits = FreshGradients::traits();
+    traits.follows_values = true;
+    traits.held.models = 1;
+    return traits;
   }
 
  private:

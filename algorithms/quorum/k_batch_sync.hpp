@@ -12,20 +12,13 @@
 //          K mu / N; constant times t_i: the first t at which the floor(t / t_i) add up to K.
 #pragma once
 
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
-class KBatchSync : public Algorithm {
+class KBatchSync : public FreshGradients {
  public:
   explicit KBatchSync(int gradients) : gradients_(gradients) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model())
-      while (auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn))
-        worker.send_gradient(*std::move(gradient));
-  }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(gradients_);
@@ -39,14 +32,6 @@ class KBatchSync : public Algorithm {
       }
       round.step();
     }
-  }
-
-  Traits traits() const override {
-    return {.servers = 1,
-            .steps_along_fresh_mean = true,
-            .sends_gradients = true,
-            .rejects_gradients = true,
-            .held = {.models = 0, .moments = 0}};
   }
 
  private:

@@ -11,19 +11,12 @@
 //          the mean of the minima; an independent event simulation.
 #pragma once
 
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
-class Malenia : public Algorithm {
+class Malenia : public FreshGradients {
  public:
-  void run(Worker& worker) const override {
-    while (worker.receive_model())
-      while (auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn))
-        worker.send_gradient(*std::move(gradient));
-  }
-
   void serve(Server& server) const override {
     server.set_gradients_per_step(server.size());
     while (server.budget_left()) {
@@ -45,14 +38,6 @@ class Malenia : public Algorithm {
       server.descend(mean_of_means(means, server.micro_batches()), {.micro_batches = micro_batches});
       server.publish();
     }
-  }
-
-  Traits traits() const override {
-    return {.servers = 1,
-            .steps_along_fresh_mean = true,
-            .sends_gradients = true,
-            .rejects_gradients = true,
-            .held = {.models = 0, .moments = 0}};
   }
 };
 

@@ -6,8 +6,6 @@
 #include <limits>
 #include <numeric>
 
-#include "algorithms/method/gradient_round.hpp"
-
 namespace syncopate {
 
 namespace {

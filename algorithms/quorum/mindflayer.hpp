@@ -23,7 +23,7 @@
 
 #include <map>
 
-#include "algorithms/method/algorithm.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -80,19 +80,12 @@ struct ClippingRennalaOptions {
   double correction = 1;              // factor of the mean over trials
 };
 
-class ClippingRennala : public Algorithm {
+class ClippingRennala : public FreshGradients {
  public:
   explicit ClippingRennala(const ClippingRennalaOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override {
-    return {.servers = 1,
-            .steps_along_fresh_mean = true,
-            .sends_gradients = true,
-            .rejects_gradients = true,
-            .held = {.models = 0, .moments = 0}};
-  }
 
  private:
   ClippingRennalaOptions options_;
