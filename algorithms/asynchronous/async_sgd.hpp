@@ -35,36 +35,28 @@ class AsyncSgd : public GradientPerModel {
   void serve(Server& server) const override {
     constexpr std::int64_t most_discarded_per_worker = 1000;  // in succession
     server.set_gradients_per_step(1);
-    const double rate_factor = options_.rate.of_update(1, server.size());
     std::int64_t discarded_in_a_row = 0;
     server.send_model(Receivers::all);
     while (const auto message = server.receive_until_all_left()) {
-      const double weight = options_.rate.of_gradient(server.step() - message->step, server.size());
-      if (server.accept(*message,
-                        {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age})) {
-        server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
-        server.publish();
-        discarded_in_a_row = 0;
-      } else if (++discarded_in_a_row > most_discarded_per_worker * server.size()) {
+      const bool is_used =
+          step_along(server, *message, options_.rate.of_single(server, *message),
+                     {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age});
+      discarded_in_a_row = is_used ? 0 : discarded_in_a_row + 1;
+      if (discarded_in_a_row > most_discarded_per_worker * server.size())
         server.fail(fmt::format("the last {} gradients were all too old; raise maximum_age_s ({:g} s)",
                                 discarded_in_a_row, to_seconds(options_.maximum_age)));
-      }
       if (!server.budget_left()) return;
       server.send_model(message->from);
     }
   }
 
   Traits traits() const override {
-    return {.servers = 1,
-            .publishes_stepped_models = true,
-            .takes_data_in_turn = true,
-            .sends_gradients = true,
-            .rejects_gradients = drops()};
+    Traits traits = GradientPerModel::traits();
+    traits.rejects_gradients = options_.maximum_staleness || options_.maximum_age < longest_duration;
+    return traits;
   }
 
  private:
-  bool drops() const { return options_.maximum_staleness || options_.maximum_age < longest_duration; }
-
   Options options_;
 };
 

@@ -42,10 +42,8 @@ class Ormo : public GradientPerModel {
       }
       double share = 1, steps = 1;  // beta^j and 1 + beta + ... + beta^j
       for (std::int64_t bucket = 0; bucket < late && share > 0; ++bucket) steps += share *= beta;
-      server.accept(*message);
       const ModelStatePtr before = server.model();
-      server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = steps});
-      server.publish();
+      step_along(server, *message, {.rate_factor = rate_factor, .weight = steps});
       if (beta > 0 && before) {
         std::vector<WeightedState> sum = {{share / steps, before}, {-share / steps, server.model()}};
         if (u) sum.push_back({1, u});
@@ -70,7 +68,7 @@ inline std::unique_ptr<Algorithm> make_ormo(Settings& settings, const AlgorithmC
                                      Range{.low = 0, .high = 1, .high_open = true});
   options.bucket = settings.integer({"bucket", "Consecutive updates in a bucket.", "updates"}, 1, 1'000'000'000,
                                     Stated(context.workers, "workers"));
-  options.rate.scaling = read_rate_scaling(settings);
+  options.rate = read_rate_scaling(settings);
   return std::make_unique<Ormo>(options);
 }
 

@@ -40,9 +40,7 @@ class RescaledSgd : public GradientPerModel {
       const double weight = weight_of(server, message->from, cycles);
       own.seconds += to_seconds(server.now() - own.begun);
       ++own.count;
-      server.accept(*message);
-      server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
-      server.publish();
+      step_along(server, *message, {.rate_factor = rate_factor, .weight = weight});
       if (!server.budget_left()) return;
       send(message->from);
     }
@@ -83,9 +81,7 @@ inline std::unique_ptr<Algorithm> make_rescaled_sgd(Settings& settings, const Al
     settings.fault("cycle_s", fmt::format("must have one time for each of {} workers", context.workers));
     cycle_s.clear();
   }
-  UpdateRate rate;
-  rate.scaling = read_rate_scaling(settings);
-  return std::make_unique<RescaledSgd>(std::move(cycle_s), rate);
+  return std::make_unique<RescaledSgd>(std::move(cycle_s), read_rate_scaling(settings));
 }
 
 }  // namespace syncopate

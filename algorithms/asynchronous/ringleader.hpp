@@ -70,11 +70,9 @@ class Ringleader : public GradientPerModel {
   }
 
   Traits traits() const override {
-    return {.servers = 1,
-            .publishes_stepped_models = true,
-            .takes_data_in_turn = true,
-            .sends_gradients = true,
-            .held = {.models = 3}};
+    Traits traits = GradientPerModel::traits();
+    traits.held.models = 3;
+    return traits;
   }
 
  private:
@@ -82,9 +80,7 @@ class Ringleader : public GradientPerModel {
 };
 
 inline std::unique_ptr<Algorithm> make_ringleader(Settings& settings, const AlgorithmContext&) {
-  UpdateRate rate;
-  rate.scaling = read_rate_scaling(settings);
-  return std::make_unique<Ringleader>(rate);
+  return std::make_unique<Ringleader>(read_rate_scaling(settings));
 }
 
 }  // namespace syncopate

@@ -16,32 +16,20 @@
 #include <limits>
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
-#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
-class Ringmaster : public Algorithm {
+class Ringmaster : public GradientPerModel {
  public:
-  enum class Late {
-    stop,    // cancels computations that reach the delay R
-    finish,  // lets them continue, and ignores their gradients on arrival
-  };
-  // delay_threshold: R, at least 1.
-  explicit Ringmaster(std::int64_t delay_threshold, Late late = Late::stop, const UpdateRate& rate = {})
+  // delay_threshold: R, at least 1. late: whether computations that reach the delay R are cancelled, or continue and
+  // have their gradients ignored on arrival.
+  explicit Ringmaster(std::int64_t delay_threshold, LateWork late = LateWork::cancel, const UpdateRate& rate = {})
       : delay_threshold_(delay_threshold), late_(late), rate_(rate) {}
 
-  void run(Worker& worker) const override {
-    const Deadline deadline = late_ == Late::stop ? Deadline::until_message() : Deadline();
-    while (worker.receive_model())
-      if (auto gradient = worker.compute_step_gradient(deadline, Samples::in_turn))
-        worker.send_gradient(*std::move(gradient));
-  }
+  void run(Worker& worker) const override { send_gradient_per_model(worker, late_, Samples::in_turn); }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
-    const double rate_factor = rate_.of_update(1, server.size());
-    GradientRound round(server);
     ByRank<Step> computes_at(server.size());
     std::deque<std::pair<Rank, Step>> starts;  // worker and version; oldest first, so the largest delay is at the front
     const auto start = [&](Rank worker) {
@@ -51,33 +39,30 @@ class Ringmaster : public Algorithm {
     };
     for (const Rank worker : Ranks(server.size())) start(worker);
     while (const auto message = server.receive_until_all_left()) {
-      const double weight = rate_.of_gradient(server.step() - message->step, server.size());
-      if (round.take(*message, {.maximum_staleness = Step{delay_threshold_ - 1}}, weight)) {
-        round.step(rate_factor);
-        if (!server.budget_left()) return;
-      }
+      const bool is_used = step_along(server, *message, rate_.of_single(server, *message),
+                                      {.maximum_staleness = Step{delay_threshold_ - 1}});
+      if (is_used && !server.budget_left()) return;
       // If the worker was stopped, a newer model is already on its way to it.
       if (message->step >= computes_at[message->from]) start(message->from);
       for (; !starts.empty(); starts.pop_front()) {
         const auto [worker, version] = starts.front();
         const bool is_over = version < computes_at[worker] || server.has_left(worker);
-        if (!is_over && (late_ == Late::finish || server.step() - version < Step{delay_threshold_})) break;
+        if (!is_over && (late_ == LateWork::finish || server.step() - version < Step{delay_threshold_})) break;
         if (!is_over) start(worker);
       }
     }
   }
 
   Traits traits() const override {
-    return {.servers = 1,
-            .publishes_stepped_models = true,
-            .takes_data_in_turn = late_ == Late::finish,
-            .sends_gradients = true,
-            .rejects_gradients = true};
+    Traits traits = GradientPerModel::traits();
+    traits.takes_data_in_turn = late_ == LateWork::finish;
+    traits.rejects_gradients = true;
+    return traits;
   }
 
  private:
   std::int64_t delay_threshold_;
-  Late late_;
+  LateWork late_;
   UpdateRate rate_;
 };
 
@@ -88,7 +73,7 @@ inline std::unique_ptr<Algorithm> make_ringmaster(Settings& settings, const Algo
                        1, std::numeric_limits<std::int64_t>::max());
   const auto late =
       settings.choice({"late", "Whether gradients with this delay or more are cancelled, or ignored on arrival."},
-                      {{"stop", Ringmaster::Late::stop}, {"finish", Ringmaster::Late::finish}}, Ringmaster::Late::stop);
+                      {{"stop", LateWork::cancel}, {"finish", LateWork::finish}}, LateWork::cancel);
   return std::make_unique<Ringmaster>(threshold, late, read_update_rate(settings));
 }
 

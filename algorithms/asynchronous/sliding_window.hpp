@@ -27,7 +27,6 @@ class SlidingWindow : public GradientPerModel {
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
-    const double rate_factor = rate_.of_update(1, server.size());
     Window window;
     ByRank<std::optional<std::int64_t>> number_of(server.size());
     std::deque<Rank> idle;
@@ -46,10 +45,7 @@ class SlidingWindow : public GradientPerModel {
       }
       const auto message = server.receive_until_all_left(end_number_of);
       if (!message) return;
-      server.accept(*message);
-      const double weight = rate_.of_gradient(server.step() - message->step, server.size());
-      server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
-      server.publish();
+      step_along(server, *message, rate_.of_single(server, *message));
       if (!server.budget_left()) return;
       end_number_of(message->from);
       idle.push_back(message->from);

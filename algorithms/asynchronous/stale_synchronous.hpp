@@ -25,7 +25,6 @@ class StaleSynchronous : public GradientPerModel {
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
-    const double rate_factor = rate_.of_update(1, server.size());
     WorkerClocks clocks(server.size());
     std::vector<Rank> held;  // waiting workers; all are s + 1 ahead, so they continue once the minimum clock rises
     const auto release = [&] {
@@ -39,10 +38,7 @@ class StaleSynchronous : public GradientPerModel {
     server.send_model(Receivers::all);
     while (const auto message = server.receive_until_all_left(on_leave)) {
       const Rank worker = message->from;
-      server.accept(*message);
-      const double weight = rate_.of_gradient(server.step() - message->step, server.size());
-      server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
-      server.publish();
+      step_along(server, *message, rate_.of_single(server, *message));
       if (!server.budget_left()) return;
       if (!clocks.has(worker)) continue;  // it left before its last gradient arrived
       if (clocks.tick(worker)) release();

@@ -19,7 +19,7 @@
 #include <deque>
 #include <optional>
 
-#include "algorithms/method/algorithm.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -27,9 +27,7 @@ namespace syncopate {
 // model, and how the server steps along the gradients.
 class GradientPerModel : public Algorithm {
  public:
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
+  void run(Worker& worker) const override { send_gradient_per_model(worker, LateWork::finish, Samples::in_turn); }
 
   Traits traits() const override {
     return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
@@ -72,7 +70,21 @@ struct UpdateRate {
   double of_update(int gradients, int workers) const {
     return scaling == RateScaling::linear ? static_cast<double>(gradients) / workers : 1.0;
   }
+  // The options of an update along this gradient alone.
+  StepOptions of_single(const Server& server, const Message& message) const {
+    return {.rate_factor = of_update(1, server.size()),
+            .weight = of_gradient(server.step() - message.step, server.size())};
+  }
 };
+
+// Takes a step along one gradient, and publishes the model, if the server accepts the gradient. Returns whether it does.
+inline bool step_along(Server& server, const Message& message, const StepOptions& step,
+                       const AcceptOptions& options = any_gradient) {
+  if (!server.accept(message, options)) return false;
+  server.descend(message.gradient / server.micro_batches(), step);
+  server.publish();
+  return true;
+}
 
 inline const Key rate_scaling_key{"rate_scaling",
                                   "Whether the learning rate is multiplied by (gradients in the update) / workers."};
@@ -95,9 +107,9 @@ inline UpdateRate read_update_rate(Settings& settings) {
   return rate;
 }
 // Reads only `rate_scaling`, for methods without weights by staleness.
-inline RateScaling read_rate_scaling(Settings& settings) {
-  return settings.choice(rate_scaling_key, {{"linear", RateScaling::linear}, {"none", RateScaling::none}},
-                         RateScaling::linear);
+inline UpdateRate read_rate_scaling(Settings& settings) {
+  return {.scaling = settings.choice(rate_scaling_key, {{"linear", RateScaling::linear}, {"none", RateScaling::none}},
+                                     RateScaling::linear)};
 }
 
 // The clocks of all workers, each of which counts the worker's delivered gradients, and the clocks' minimum.

@@ -52,27 +52,19 @@ class Throttle : public GradientPerModel {
       const int repeats = given[message->from]++;
       if (repeats == 0) --awaited;
       const double share = weight(repeats, server.size());
-      if (server.accept(*message, {.is_needed = share > 0})) {
-        server.descend(message->gradient / server.micro_batches(),
-                       {.rate_factor = 1.0 / server.size(), .weight = share});
-        server.publish();
-      }
+      step_along(server, *message, {.rate_factor = 1.0 / server.size(), .weight = share}, {.is_needed = share > 0});
       if (!server.budget_left()) return;
       server.send_model(message->from);
     }
   }
 
   Traits traits() const override {
-    return {.servers = 1,
-            .publishes_stepped_models = true,
-            .takes_data_in_turn = true,
-            .sends_gradients = true,
-            .rejects_gradients = drops()};
+    Traits traits = GradientPerModel::traits();
+    traits.rejects_gradients = std::isinf(options_.divisor);
+    return traits;
   }
 
  private:
-  bool drops() const { return std::isinf(options_.divisor); }
-
   // The weight, times N, of a worker's gradient after `repeats` earlier ones in the round.
   double weight(int repeats, int workers) const {
     if (repeats == 0) return 1;

@@ -15,15 +15,13 @@
 namespace syncopate {
 namespace {
 
-using Late = Ringmaster::Late;
-
 TEST(Ringmaster, WithoutStopsEqualsAsynchronousSgdThatDropsStaleGradientsBitForBit) {
   for (const int threshold : {1, 2, 3, 5}) {
     SimulatedRun setup = three_workers(10);
     setup.micro_batches = 2;
     setup.momentum = 0.9;
     const auto async = setup.run(AsyncSgd({.maximum_staleness = Step{threshold - 1}}));
-    const auto ringmaster = setup.run(Ringmaster(threshold, Late::finish));
+    const auto ringmaster = setup.run(Ringmaster(threshold, LateWork::finish));
     EXPECT_EQ(ringmaster.parameters, async.parameters);
     EXPECT_EQ(ringmaster.log, async.log);
     EXPECT_EQ(ringmaster.totals.bytes, async.totals.bytes);
@@ -31,7 +29,7 @@ TEST(Ringmaster, WithoutStopsEqualsAsynchronousSgdThatDropsStaleGradientsBitForB
 }
 
 TEST(Ringmaster, WithAThresholdThatNothingReachesEqualsAsynchronousSgdBitForBit) {
-  for (const Late late : {Late::stop, Late::finish})
+  for (const LateWork late : {LateWork::cancel, LateWork::finish})
     for (const auto weight : {StalenessWeight::none, StalenessWeight::inverse}) {
       SimulatedRun setup = three_workers(10);
       setup.momentum = 0.9;
@@ -74,7 +72,7 @@ TEST(Ringmaster, AGradientThatCrossesItsStopIsDroppedAndNotAnswered) {
 }
 
 TEST(Ringmaster, UsesNoGradientOfADelayOfTheThresholdOrMore) {
-  for (const Late late : {Late::stop, Late::finish})
+  for (const LateWork late : {LateWork::cancel, LateWork::finish})
     for (const int threshold : {1, 4, 20}) {
       const SimulatedRun setup{.workers = 12,
                                .network_s = 0.05,
@@ -102,7 +100,7 @@ TEST(Ringmaster, ASlowWorkerThatIsStoppedAgainAndAgainDelaysNobody) {
 }
 
 TEST(Ringmaster, EndsWhenAllWorkersHaveLeft) {
-  for (const Late late : {Late::stop, Late::finish}) {
+  for (const LateWork late : {LateWork::cancel, LateWork::finish}) {
     SimulatedRun setup = three_workers(20);
     setup.data_of = {3, 2, 2};
     const auto outcome = setup.run(Ringmaster(2, late));
@@ -113,7 +111,7 @@ TEST(Ringmaster, EndsWhenAllWorkersHaveLeft) {
 
 // A worker that loses its state asks for the newest model, or adopts one that has arrived, and continues.
 TEST(Ringmaster, GoesOnWithAWorkerThatHasLostItsState) {
-  for (const Late late : {Late::stop, Late::finish}) {
+  for (const LateWork late : {LateWork::cancel, LateWork::finish}) {
     SimulatedRun setup = three_workers(10);
     setup.outages = std::make_shared<OutagePlan>(
         1, std::vector<OutageEntry>{

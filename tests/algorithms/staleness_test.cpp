@@ -141,7 +141,7 @@ TEST(WeightedRates, AreThoseOfEveryMethodWithUpdatesByOneGradient) {
     const auto expected = setup.run(AsyncSgd({.rate = weighted})).parameters;
     EXPECT_EQ(setup.run(StaleSynchronous(any, weighted)).parameters, expected);
     EXPECT_EQ(setup.run(SlidingWindow(any, weighted)).parameters, expected);
-    EXPECT_EQ(setup.run(Ringmaster(any, Ringmaster::Late::finish, weighted)).parameters, expected);
+    EXPECT_EQ(setup.run(Ringmaster(any, LateWork::finish, weighted)).parameters, expected);
     EXPECT_EQ(setup.run(Softsync(3, weighted)).parameters, expected);
     EXPECT_EQ(setup.run(Softsync::of_gradients(1, weighted)).parameters, expected);
     EXPECT_EQ(setup.run(KAsync(1, weighted)).parameters, expected);

@@ -279,7 +279,7 @@ TEST(Parity, KAsyncKeepsAsMuchOnBothClusters) {
 
 // The clock determines how many gradients are stopped, but not how many are kept.
 TEST(Parity, RingmasterKeepsAsMuchOnBothClustersAndNothingTooOld) {
-  for (const auto late : {Ringmaster::Late::stop, Ringmaster::Late::finish}) {
+  for (const auto late : {LateWork::cancel, LateWork::finish}) {
     const Ringmaster algorithm(2, late);
     Parity parity;
     for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
