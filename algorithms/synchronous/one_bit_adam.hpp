@@ -22,7 +22,6 @@
 #include <algorithm>
 
 #include "algorithms/method/algorithm.hpp"
-#include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
 

@@ -14,7 +14,6 @@
 #include <limits>
 
 #include "algorithms/method/algorithm.hpp"
-#include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
 

@@ -15,7 +15,6 @@
 #include <deque>
 
 #include "algorithms/method/algorithm.hpp"
-#include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
 
