@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 namespace syncopate {
@@ -119,14 +118,6 @@ StatePolicy due_after(Step done, Step period) {
 
 }  // namespace
 
-LossPeriod::LossPeriod(const Options& options) : options_(options) {
-  if (!(options.initial >= 1 && options.minimum >= 1)) throw std::invalid_argument("a period must be at least 1 step");
-  if (!(!options.maximum || *options.maximum >= options.minimum))
-    throw std::invalid_argument("maximum must be at least the minimum");
-  if (!(options.shrinkage > 0 && options.shrinkage < 1))
-    throw std::invalid_argument("the shrinkage must be between 0 and 1");
-}
-
 Step LossPeriod::first() const { return clipped(steps(1, 1)); }
 
 Step LossPeriod::next(double loss, double rate, Step before) const {
@@ -154,12 +145,6 @@ Step LossPeriod::clipped(double steps) const {
 
 std::unique_ptr<const SyncPeriod> make_loss_period(const LossPeriodOptions& options) {
   return std::make_unique<PeriodByLoss>(options);
-}
-
-MomentSchedule::MomentSchedule(Step parameters, const std::array<Step, 2>& moments)
-    : parameters_(parameters), moments_(moments) {
-  if (parameters < 1 || moments[0] < 1 || moments[1] < 1)
-    throw std::invalid_argument("a period must be at least 1 step");
 }
 
 Step MomentSchedule::at(Step done, double, Step left) const {

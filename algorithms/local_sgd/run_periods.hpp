@@ -36,14 +36,13 @@ class LossPeriod {
     Form form = Form::adacomm;
     bool follows_rate = false;  // whether the root contains the factor eta_0 / eta_l
     NotBelow not_below = NotBelow::take;
-    double shrinkage = 0.5;  // gamma
+    double shrinkage = 0.5;  // gamma, in (0, 1)
     Step minimum{1};
-    std::optional<Step> maximum{};
+    std::optional<Step> maximum{};  // at least `minimum`
   };
   static constexpr Step longest_of_paddle{16};
 
-  // Throws std::invalid_argument for a period below 1, a maximum below the minimum, and gamma outside (0, 1).
-  explicit LossPeriod(const Options& options);
+  explicit LossPeriod(const Options& options) : options_(options) {}
 
   // The first interval's period: the formula's for F_l = F_0 and eta_l = eta_0.
   Step first() const;
@@ -72,9 +71,8 @@ class MomentSchedule final : public SyncPeriod {
  public:
   static constexpr Step never{std::numeric_limits<Step::Rep>::max()};
 
-  // parameters: K_x. moments: K_u and K_v, `never` for a moment that the optimizer does not have. Throws
-  // std::invalid_argument for a period below 1.
-  MomentSchedule(Step parameters, const std::array<Step, 2>& moments);
+  // parameters: K_x. moments: K_u and K_v, `never` for a moment that the optimizer does not have.
+  MomentSchedule(Step parameters, const std::array<Step, 2>& moments) : parameters_(parameters), moments_(moments) {}
 
   // The number of steps until the next average.
   Step at(Step done, double learning_rate, Step left) const override;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <stdexcept>
 #include <string>
 
 #include "algorithms/local_sgd/run_periods.hpp"
@@ -23,16 +22,9 @@ const Key solved_for{"solved_for",
 
 Step clipped(Step period, Step left) { return std::max(std::min(period, left), Step{1}); }
 
-void require(bool holds, const char* message) {
-  if (!holds) throw std::invalid_argument(message);
-}
-
 class PostLocalPeriod final : public SyncPeriod {
  public:
-  PostLocalPeriod(Step switch_step, Step steps) : switch_step_(switch_step), steps_(steps) {
-    require(switch_step >= 0, "switch_step must be at least 0");
-    require(steps >= 1, "a period must be at least 1 step");
-  }
+  PostLocalPeriod(Step switch_step, Step steps) : switch_step_(switch_step), steps_(steps) {}
   Step at(Step done, double, Step left) const override { return done < switch_step_ ? Step{1} : clipped(steps_, left); }
   Step synchronous_steps() const override { return switch_step_; }
 
@@ -44,13 +36,7 @@ class PostLocalPeriod final : public SyncPeriod {
 class PowerPeriod final : public SyncPeriod {
  public:
   explicit PowerPeriod(const PowerPeriodOptions& options)
-      : options_(options), warmup_period_(options.warmup_period.value_or(options.minimum)) {
-    require(options.power > 0, "power must be above 0");
-    require(options.coefficient >= 0, "coefficient must be at least 0");
-    require(options.minimum >= 1 && warmup_period_ >= 1, "a period must be at least 1 step");
-    require(!options.maximum || *options.maximum >= options.minimum, "maximum must be at least the minimum");
-    require(options.warmup_steps >= 0, "warmup_steps must be at least 0");
-  }
+      : options_(options), warmup_period_(options.warmup_period.value_or(options.minimum)) {}
 
   Step at(Step done, double learning_rate, Step left) const override {
     if (done < options_.warmup_steps || options_.coefficient == 0) return clipped(warmup_period_, left);

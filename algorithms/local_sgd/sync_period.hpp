@@ -66,18 +66,16 @@ class SyncPeriod {
   virtual void describe(Traits&) const {}
 };
 
-// The next four functions throw std::invalid_argument for a period below 1, a maximum below the minimum, negative
-// steps, a negative coefficient, and a power that is not above 0.
 std::unique_ptr<const SyncPeriod> make_constant_period(Step steps);
 
 // H = max(minimum, floor((coefficient / eta)^power)), and at most `maximum`. During the warm-up, whose low rates would
 // give long periods, H = warmup_period; a round that begins in the warm-up may end after it. Once eta is 0 a round
 // takes all remaining steps, so give a maximum if the budget does not count steps.
 struct PowerPeriodOptions {
-  double power = 2;        // 2: the quadratic rule (QSR); 1: H ~ 1/eta; 3: the cubic rule
-  double coefficient = 0;  // alpha; 0: H = warmup_period in all rounds; inf: one average at the very end
-  Step minimum{1};         // H_base
-  std::optional<Step> maximum{};
+  double power = 2;               // above 0; 2: the quadratic rule (QSR); 1: H ~ 1/eta; 3: the cubic rule
+  double coefficient = 0;         // alpha; 0: H = warmup_period in all rounds; inf: one average at the very end
+  Step minimum{1};                // H_base
+  std::optional<Step> maximum{};  // at least `minimum`
   Step warmup_steps{};
   std::optional<Step> warmup_period{};  // default: minimum
 };

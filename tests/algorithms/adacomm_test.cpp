@@ -305,11 +305,5 @@ TEST(LossPeriod, DoesNotRoundUpWhatIsWholeButForRounding) {
   EXPECT_EQ(rule.next(1 + 1e-9, 1, 10), Step{11});
 }
 
-TEST(LossPeriod, RefusesWhatIsNoRule) {
-  EXPECT_THROW(LossPeriod({.initial = 0}), std::invalid_argument);
-  EXPECT_THROW(LossPeriod({.initial = 1, .minimum = 5, .maximum = Step{4}}), std::invalid_argument);
-  EXPECT_THROW(LossPeriod({.initial = 1, .shrinkage = 1}), std::invalid_argument);
-}
-
 }  // namespace
 }  // namespace syncopate

@@ -242,7 +242,6 @@ TEST(MomentSchedule, MeetsWhereAPeriodFalls) {
   EXPECT_EQ(schedule.due(18, 20, {}).parameters, StatePolicy::keep);
   EXPECT_EQ(schedule.due(18, 20, {}).buffers, StatePolicy::keep);
   EXPECT_EQ(schedule.due(18, 18, {}).parameters, StatePolicy::average);
-  EXPECT_THROW(MomentSchedule(0, {Step{1}, Step{1}}), std::invalid_argument);
 }
 
 TEST(MomentSchedule, HalfOfAMomentIsLeftAfterItsHalfLife) {

@@ -13,7 +13,6 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -282,21 +281,6 @@ TEST(SyncPeriod, AnyRuleFillsTheTrainingExactly) {
       }
     }
   }
-}
-
-TEST(SyncPeriod, RejectsOptionsWithoutAMeaning) {
-  EXPECT_THROW(make_constant_period(0), std::invalid_argument);
-  EXPECT_THROW(make_post_local_period(-1, 4), std::invalid_argument);
-  EXPECT_THROW(make_post_local_period(10, 0), std::invalid_argument);
-  EXPECT_THROW(make_swap_period(-1), std::invalid_argument);
-  EXPECT_THROW(power(0, 0.1, 4), std::invalid_argument);
-  EXPECT_THROW(power(std::numeric_limits<double>::quiet_NaN(), 0.1, 4), std::invalid_argument);
-  EXPECT_THROW(power(2, -0.1, 4), std::invalid_argument);
-  EXPECT_THROW(power(2, std::numeric_limits<double>::quiet_NaN(), 4), std::invalid_argument);
-  EXPECT_THROW(power(2, 0.1, 0), std::invalid_argument);
-  EXPECT_THROW(make_power_period({.minimum = 4, .maximum = Step{3}}), std::invalid_argument);
-  EXPECT_THROW(make_power_period({.warmup_steps = -1}), std::invalid_argument);
-  EXPECT_THROW(make_power_period({.warmup_period = Step{0}}), std::invalid_argument);
 }
 
 TEST(SyncPeriod, EveryRuleHasANameAndASentence) {
