@@ -26,20 +26,11 @@ StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
           .offered_at_most = count};
 }
 
+// Steps with `per_step` micro-batches on average, all of them fresh.
 class FreshWork : public State {
  public:
-  explicit FreshWork(int offered) : offered_(offered) {}
+  explicit FreshWork(double per_step) : per_step_(per_step) {}
 
-  StepWork next(Worker& worker) override { return fresh_work(worker, worker.step().value() * offered_, offered_); }
-  std::int64_t computed(std::size_t) override { return offered_; }
-
- private:
-  int offered_;
-};
-
-class LargerBatch final : public State {
- public:
-  explicit LargerBatch(double per_step) : per_step_(per_step) {}
   StepWork next(Worker& worker) override {
     const std::int64_t first = offered_before(worker.step());
     offered_ = static_cast<int>(offered_before(worker.step() + 1) - first);
@@ -250,9 +241,8 @@ DropCompensation make_no_compensation() {
 }
 
 DropCompensation make_larger_batch(double redundancy) {
-  return {.begin = [=](Worker& worker) {
-    return std::make_unique<LargerBatch>(worker.micro_batches() * (1 + redundancy));
-  }};
+  return {
+      .begin = [=](Worker& worker) { return std::make_unique<FreshWork>(worker.micro_batches() * (1 + redundancy)); }};
 }
 
 DropCompensation make_carry_over(int at_most) {

@@ -305,7 +305,7 @@ DropThreshold make_fixed_threshold(Duration threshold) {
   const ThresholdForecast forecast{.threshold_s = to_seconds(threshold)};
   return {.begin = [threshold] { return std::make_unique<ConstantThreshold>(threshold); },
           .traits = {.goes_on = false},
-          .predict = [forecast](const ThresholdQuestion&) { return forecast; }};
+          .forecast = [forecast](const ThresholdQuestion&) { return forecast; }};
 }
 
 std::span<const DropThresholdRow> drop_thresholds() { return rules; }
@@ -339,7 +339,7 @@ DropThreshold make_automatic_threshold(const AutomaticThresholdOptions& options)
           .traits = {.begins_after = begins_after, .goes_on = false, .searched_steps = options.calibration_steps},
           // The threshold that the search finds in the drawn steps; without these, the best one for the law by Eqs. 5
           // and 6.
-          .predict =
+          .forecast =
               [=](const ThresholdQuestion& q) {
                 const double most = options.maximum_drop_rate.value_or(1);
                 const double threshold_s =

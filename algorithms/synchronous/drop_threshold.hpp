@@ -107,12 +107,10 @@ struct DropThreshold {
   // Creates the state of one worker in one run. Runs do not share what their thresholds have learned.
   std::function<std::unique_ptr<State>()> begin;
   ThresholdTraits traits{};
-  // Predicts the threshold before a run; empty: no formula does.
-  std::function<ThresholdForecast(const ThresholdQuestion&)> predict{};
-
-  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& question) const {
-    return predict ? std::optional(predict(question)) : std::nullopt;
-  }
+  // Predicts the threshold before a run; none: no formula does.
+  std::function<std::optional<ThresholdForecast>(const ThresholdQuestion&)> forecast = [](const ThresholdQuestion&) {
+    return std::nullopt;
+  };
 };
 
 // The same threshold in every step; longest_duration: none.
