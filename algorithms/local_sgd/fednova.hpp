@@ -66,7 +66,6 @@ class FedNova : public Algorithm {
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    if (!options_.period->is_known_before()) return std::nullopt;
     Communicated sum = communicated_in_rounds(*options_.period, options_.policies.average, input);
     const std::int64_t rounds = sum.rounds - std::min(options_.period->synchronous_steps(), input.steps).value();
     constexpr std::int64_t of_two_numbers = 2 * sizeof(double);
@@ -84,21 +83,14 @@ class FedNova : public Algorithm {
   Effective take_round(Worker& worker, LocalSteps& steps) const {
     const Step length = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
     ResetOnOutage<Effective> done(worker);
-    constexpr Step endless = 1'000'000'000'000;
     steps.begin_round();
-    for (Step passed{}; passed < length && worker.budget_left(BudgetView::local);) {
-      const double rate = worker.learning_rate();
-      const bool goes_on = steps.take();
+    take_steps(worker, steps, length, [&](double rate) {
       Effective& own = *done;
       own.counter = options_.momentum * own.counter + 1;
       if (options_.momentum > 0 || options_.mu == 0) own.a += own.counter;
       if (options_.mu > 0) own.a = (1 - rate * options_.mu) * own.a + 1;
       ++own.steps;
-      ++passed;
-      if (goes_on) continue;
-      if (length < endless) worker.skip_steps(length - passed);
-      break;
-    }
+    });
     return *done;
   }
 

@@ -268,18 +268,9 @@ void LocalRounds::run_in_fragments(Worker& worker, LocalSteps& steps) const {
   while (outer.are_under_way()) outer.finish_next();
 }
 
-// Takes the round's `left` steps and adds their learning rates to `rate`. If the steps stop, the rest of the round is
-// skipped, unless the round lasts until a budget of seconds or samples is used up.
+// Takes the round's `left` steps and adds their learning rates to `rate`.
 void LocalRounds::take_round(Worker& worker, LocalSteps& steps, Step left, MeanRate& rate) const {
-  constexpr Step endless = 1'000'000'000'000;
-  const auto take = [&](Step count) {
-    for (Step taken{}; taken < count && worker.budget_left(BudgetView::local); ++taken) {
-      rate.add(worker.learning_rate());
-      if (steps.take()) continue;
-      if (count < endless) worker.skip_steps(count - taken - Step{1});
-      return;
-    }
-  };
+  const auto take = [&](Step count) { take_steps(worker, steps, count, [&](double of_step) { rate.add(of_step); }); };
   steps.begin_round();
   for (bool goes_on = true; choices_.groups && goes_on && left > choices_.groups->period;) {
     take(choices_.groups->period);

@@ -110,11 +110,8 @@ class PullingSteps final : public LocalSteps {
     return true;
   }
 
-  ModelStatePtr began_at() const override { return began_at_; }
-
  private:
   PullOptions options_;
-  ModelStatePtr began_at_{};
 };
 
 class ProximalSteps final : public LocalSteps {
@@ -133,11 +130,8 @@ class ProximalSteps final : public LocalSteps {
     return true;
   }
 
-  ModelStatePtr began_at() const override { return began_at_; }
-
  private:
   double mu_;
-  ModelStatePtr began_at_{};
 };
 
 class LimitedSteps final : public LocalSteps {
@@ -148,6 +142,7 @@ class LimitedSteps final : public LocalSteps {
   void begin_round() override {
     LocalSteps::begin_round();
     steps_->begin_round();
+    began_at_ = steps_->began_at();
     passed_ = 0;
   }
   bool take() override {
@@ -155,7 +150,6 @@ class LimitedSteps final : public LocalSteps {
     ++*taken_;
     return ++passed_ < most_ && goes_on;
   }
-  ModelStatePtr began_at() const override { return steps_->began_at(); }
 
  private:
   std::unique_ptr<LocalSteps> steps_;

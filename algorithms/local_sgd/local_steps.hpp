@@ -30,13 +30,30 @@ class LocalSteps {
   Step taken() { return *taken_; }
   // The model at which the round began, for kinds of steps that also move the model without descending: a compressed
   // average sends the differences to it. Null for other kinds.
-  virtual ModelStatePtr began_at() const { return nullptr; }
+  const ModelStatePtr& began_at() const { return began_at_; }
 
  protected:
   Worker& worker_;             // must outlive this object
   ResetOnOutage<Step> taken_;  // counted by kinds of steps that may stop
+  ModelStatePtr began_at_{};
   std::function<void(Gradient&)> see_{};
 };
+
+// Takes `count` steps, or fewer if the budget or the worker's data end, and calls `after_step` with the learning rate of
+// each. If the steps stop, skips the rest, unless `count` means "until a budget of seconds or samples is used up".
+template <typename AfterStep>
+void take_steps(Worker& worker, LocalSteps& steps, Step count, const AfterStep& after_step) {
+  constexpr Step endless = 1'000'000'000'000;
+  for (Step passed{}; passed < count && worker.budget_left(BudgetView::local);) {
+    const double rate = worker.learning_rate();
+    const bool goes_on = steps.take();
+    after_step(rate);
+    ++passed;
+    if (goes_on) continue;
+    if (count < endless) worker.skip_steps(count - passed);
+    return;
+  }
+}
 
 // A kind of steps.
 struct StepRule {
@@ -98,16 +115,10 @@ class PlannedSteps {
   Step round(const SyncPeriod& period) const {
     return period.at(planned_, worker_.learning_rate(behind()), worker_.steps_left() - behind());
   }
-  // Advances the plan to step `planned`, and takes the worker's steps up to there, or fewer if the budget or the
-  // worker's data end or the steps stop. Calls `before_step` with the learning rate before each step.
-  template <typename BeforeStep>
-  void take_until(Step planned, LocalSteps& steps, const BeforeStep& before_step) {
-    for (; planned_ < planned && worker_.budget_left(BudgetView::local); ++planned_) {
-      before_step(worker_.learning_rate());
-      if (steps.take()) continue;
-      worker_.skip_steps(planned - planned_ - Step{1});
-      break;
-    }
+  // Advances the plan to step `planned`, and takes the worker's steps up to there (take_steps).
+  template <typename AfterStep>
+  void take_until(Step planned, LocalSteps& steps, const AfterStep& after_step) {
+    take_steps(worker_, steps, planned - planned_, after_step);
     planned_ = planned;
   }
 

@@ -73,7 +73,6 @@ class Scaffold : public Algorithm {
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    if (!options_.period->is_known_before()) return std::nullopt;
     Communicated sum = communicated_in_rounds(*options_.period, options_.policies.average, input);
     const std::int64_t rounds = sum.rounds - std::min(options_.period->synchronous_steps(), input.steps).value();
     sum.rounds += rounds;
