@@ -16,6 +16,14 @@ double next_second(const AdaptiveOuter& o, double v, double square) {
   return v > square ? v - rest : v < square ? v + rest : v;
 }
 
+// m <- momentum m + factor (x - a).
+const ModelStatePtr& update_momentum(const Participant& worker, const OuterStep& at, double factor, double momentum,
+                                     ModelStatePtr& m) {
+  std::vector<WeightedState> sum = {{factor, at.last}, {-factor, at.average}};
+  if (m) sum.push_back({momentum, m});
+  return m = worker.combine(sum, at.average);
+}
+
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
 constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
 
@@ -72,32 +80,23 @@ OuterOptimizer make_plain_outer(double rate) {
 
 OuterOptimizer make_slowmo(double rate, double momentum) {
   return [=](const Participant& worker, const OuterStep& at, OuterState& state) {
-    ModelStatePtr& u = state.first;
     // At an inner rate of 0 no worker has moved, and the division by it would give 0 / 0.
     const double per_rate = std::isfinite(1 / at.inner_rate) ? 1 / at.inner_rate : 0;
-    std::vector<WeightedState> sum = {{per_rate, at.last}, {-per_rate, at.average}};
-    if (u) sum.push_back({momentum, u});
-    u = worker.combine(sum, at.average);
+    const ModelStatePtr& u = update_momentum(worker, at, per_rate, momentum, state.first);
     return worker.combine({{1, at.last}, {-rate * at.inner_rate, u}}, at.average);
   };
 }
 
 OuterOptimizer make_diloco(double rate, double momentum) {
   return [=](const Participant& worker, const OuterStep& at, OuterState& state) {
-    ModelStatePtr& v = state.first;
-    std::vector<WeightedState> sum = {{1, at.last}, {-1, at.average}};
-    if (v) sum.push_back({momentum, v});
-    v = worker.combine(sum, at.average);
+    const ModelStatePtr& v = update_momentum(worker, at, 1, momentum, state.first);
     return worker.combine({{1 - rate, at.last}, {rate, at.average}, {-rate * momentum, v}}, at.average);
   };
 }
 
 OuterOptimizer make_heavy_ball(double rate, double momentum, double gap) {
   return [=](const Participant& worker, const OuterStep& at, OuterState& state) {
-    ModelStatePtr& m = state.first;
-    std::vector<WeightedState> sum = {{1 / gap, at.last}, {-1 / gap, at.average}};
-    if (m) sum.push_back({momentum, m});
-    m = worker.combine(sum, at.average);
+    const ModelStatePtr& m = update_momentum(worker, at, 1 / gap, momentum, state.first);
     return worker.combine({{1, at.last}, {-rate, m}}, at.average);
   };
 }
