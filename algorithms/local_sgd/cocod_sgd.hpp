@@ -17,7 +17,7 @@ namespace syncopate {
 
 class CocodWorker final : public LateRule::OfWorker {
  public:
-  CocodWorker(Worker& worker, const StatePolicies& policies) : OfWorker(worker, policies), common_(worker.model()) {}
+  using OfWorker::OfWorker;
 
   void end_round(AverageUnderWay& average, const ModelStatePtr&, double) override {
     if (average.is_under_way()) {
@@ -31,14 +31,10 @@ class CocodWorker final : public LateRule::OfWorker {
   }
 
  private:
-  ModelStatePtr sent_{}, common_;
+  ModelStatePtr sent_{}, common_ = worker_.model();
 };
 
-inline LateRule make_cocod_rule() {
-  return {.begin = [](Worker& worker, const OuterOptimizer&,
-                      const StatePolicies& policies) { return std::make_unique<CocodWorker>(worker, policies); },
-          .held_vectors = 1};
-}
+inline LateRule make_cocod_rule() { return {.begin = begin_late<CocodWorker>(), .held_vectors = 1}; }
 
 inline std::unique_ptr<Algorithm> make_cocod_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context), .late = make_cocod_rule()};

@@ -74,7 +74,9 @@ class AverageUnderWay {
 struct LateRule {
   class OfWorker {
    public:
-    OfWorker(Worker& worker, const StatePolicies& policies) : worker_(worker), policies_(policies) {}
+    // All arguments must outlive this object. `outer`: empty unless the rule takes outer steps.
+    OfWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)
+        : worker_(worker), outer_(outer), policies_(policies) {}
     virtual ~OfWorker() = default;
     // Ends a round that led from the model `begin` to the worker's current model, with the mean learning rate `rate`.
     // Finishes the pending average, if any, sets the model at which the next round begins, starts this round's average,
@@ -88,16 +90,24 @@ struct LateRule {
 
    protected:
     Worker& worker_;
+    const OuterOptimizer& outer_;
     const StatePolicies& policies_;
   };
 
-  // All arguments must outlive the result. `outer`: empty unless the rule takes outer steps.
-  std::function<std::unique_ptr<OfWorker>(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)>
-      begin{};
+  // Takes the arguments of OfWorker.
+  std::function<std::unique_ptr<OfWorker>(Worker&, const OuterOptimizer&, const StatePolicies&)> begin{};
   double held_vectors = 0;  // how many vectors of the model's length each worker holds beside its own model
   bool takes_outer_steps = false;
   bool counts_alike = false;  // whether all models must have equal weights
 };
+
+// LateRule::begin for this class, whose constructor has `options` as its last arguments.
+template <typename OfWorker, typename... Options>
+auto begin_late(Options... options) {
+  return [=](Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies) {
+    return std::make_unique<OfWorker>(worker, outer, policies, options...);
+  };
+}
 
 // Fragments of the model (rounds.hpp). Each is averaged at its own time in a round, and adopted `delay` steps later.
 struct FragmentsOfRound {

@@ -29,8 +29,9 @@ struct OverlapLocalOptions {
 
 class AnchoredWorker final : public LateRule::OfWorker {
  public:
-  AnchoredWorker(Worker& worker, const OverlapLocalOptions& options, const StatePolicies& policies)
-      : OfWorker(worker, policies), options_(options), anchor_(worker.model()) {}
+  AnchoredWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies,
+                 const OverlapLocalOptions& options)
+      : OfWorker(worker, outer, policies), options_(options), anchor_(worker.model()) {}
 
   void end_round(AverageUnderWay& average, const ModelStatePtr&, double rate) override {
     const double kept = kept_momentum(rate);
@@ -60,11 +61,7 @@ class AnchoredWorker final : public LateRule::OfWorker {
 };
 
 inline LateRule make_anchor_rule(const OverlapLocalOptions& options) {
-  return {.begin =
-              [options](Worker& worker, const OuterOptimizer&, const StatePolicies& policies) {
-                return std::make_unique<AnchoredWorker>(worker, options, policies);
-              },
-          .held_vectors = 2};
+  return {.begin = begin_late<AnchoredWorker>(options), .held_vectors = 2};
 }
 
 inline OverlapLocalOptions read_overlap_local(Settings& settings) {

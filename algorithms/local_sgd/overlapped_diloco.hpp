@@ -31,7 +31,7 @@ enum class Averaged { differences, models };
 class DelayedWorker final : public LateRule::OfWorker {
  public:
   DelayedWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies, Averaged averaged)
-      : OfWorker(worker, policies), outer_(outer), are_models_(averaged == Averaged::models) {}
+      : OfWorker(worker, outer, policies), are_models_(averaged == Averaged::models) {}
 
   void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
     const ModelStatePtr end = worker_.model();
@@ -54,7 +54,6 @@ class DelayedWorker final : public LateRule::OfWorker {
     worker_.set_model(outer_(worker_, {.last = last, .average = aim, .inner_rate = rate_of_average_}, state_));
   }
 
-  const OuterOptimizer& outer_;
   bool are_models_;
   double rate_of_average_ = 0;
   OuterState state_{};
@@ -62,8 +61,7 @@ class DelayedWorker final : public LateRule::OfWorker {
 
 class EagerWorker final : public LateRule::OfWorker {
  public:
-  EagerWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)
-      : OfWorker(worker, policies), outer_(outer) {}
+  using OfWorker::OfWorker;
 
   void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
     const double share = 1.0 / worker_.size();
@@ -90,25 +88,15 @@ class EagerWorker final : public LateRule::OfWorker {
   void end(AverageUnderWay&) override {}  // the last round has waited for its average
 
  private:
-  const OuterOptimizer& outer_;
   OuterState state_{};
   ModelStatePtr before_{};
 };
 
 inline LateRule make_delayed_rule(Averaged averaged) {
-  return {.begin =
-              [averaged](Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies) {
-                return std::make_unique<DelayedWorker>(worker, outer, policies, averaged);
-              },
-          .held_vectors = 3,
-          .takes_outer_steps = true};
+  return {.begin = begin_late<DelayedWorker>(averaged), .held_vectors = 3, .takes_outer_steps = true};
 }
 inline LateRule make_eager_rule() {
-  return {.begin = [](Worker& worker, const OuterOptimizer& outer,
-                      const StatePolicies& policies) { return std::make_unique<EagerWorker>(worker, outer, policies); },
-          .held_vectors = 4,
-          .takes_outer_steps = true,
-          .counts_alike = true};
+  return {.begin = begin_late<EagerWorker>(), .held_vectors = 4, .takes_outer_steps = true, .counts_alike = true};
 }
 
 inline Averaged read_averaged(Settings& settings, std::string_view key) {
