@@ -128,18 +128,19 @@ double sum_of(const std::vector<Neighbour>& links) {
   return sum;
 }
 
-enum class ListedWeights { refused, read, passed_over };
-
+// How a file lists links: unless they go one way, a line gives two. `ignores_weights`: whether it may have a column
+// `weight` that is not used.
 struct ListedLinks {
-  ListedWeights weights = ListedWeights::refused;
   bool go_one_way = false;
+  LinkWeights weights = LinkWeights::degree;
+  bool ignores_weights = true;
 };
 
-std::vector<WeightedLink> links_in(const DataFile& file, int workers, const ListedLinks& what) {
-  const bool have_weights = what.weights == ListedWeights::read;
+std::vector<WeightedLink> links_in(const DataFile& file, int workers, const ListedLinks& how) {
+  const bool have_weights = how.weights == LinkWeights::given;
   CsvRows rows = have_weights ? CsvRows(file.name, file.content, {"from", "to", "weight"})
                               : CsvRows(file.name, file.content, {"from", "to"});
-  if (what.weights == ListedWeights::refused && rows.has_column("weight"))
+  if (!have_weights && !how.ignores_weights && rows.has_column("weight"))
     rows.fault("has a column weight; set weights = \"given\" to use it, or another value to ignore it");
   std::vector<WeightedLink> links;
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
@@ -154,25 +155,24 @@ std::vector<WeightedLink> links_in(const DataFile& file, int workers, const List
     if (have_weights && !(weight > 0 && weight < 1))
       rows.fault(fmt::format("weight = {}; must be above 0 and below 1", weight));
     const bool is_new = seen.emplace(*from, *to).second;
-    const bool is_new_back = what.go_one_way || seen.emplace(*to, *from).second;
+    const bool is_new_back = how.go_one_way || seen.emplace(*to, *from).second;
     if (!is_new || !is_new_back) rows.fault(fmt::format("lists the link between {} and {} again", *from, *to));
     const int a = static_cast<int>(*from), b = static_cast<int>(*to);
     links.push_back({a, b, weight});
-    if (!what.go_one_way) links.push_back({b, a, weight});
+    if (!how.go_one_way) links.push_back({b, a, weight});
   }
   rows.check();
   return links;
 }
 
-// Reads the keys `file` and `file_hash` of the table, and the file. Its columns `from` and `to` contain ranks from 0;
-// `what.weights` says whether a column `weight` is read, ignored or a fault. Unless links go one way, a line gives two
-// links. No pair may occur twice, and no worker may be linked with itself. Returns none after a fault.
-std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what) {
+// Reads the keys `file` and `file_hash` of the table, and the file. Its columns `from` and `to` contain ranks from 0. No
+// pair may occur twice, and no worker may be linked with itself. Returns none after a fault.
+std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& how) {
   const std::size_t faults = table.faults_so_far();
   const auto file = find_data_file(table);
   if (!file || table.faults_so_far() > faults) return std::nullopt;
   std::optional<std::vector<WeightedLink>> links;
-  read_or_report(table, file->name, [&] { links = links_in(*file, workers, what); });
+  read_or_report(table, file->name, [&] { links = links_in(*file, workers, how); });
   return links;
 }
 
@@ -215,50 +215,41 @@ GossipGraphPtr read_torus(Settings& table, const AlgorithmContext& context, Mixi
   return nullptr;
 }
 
-enum class Weights { degree, metropolis, given };
-
-struct FileKeys {
-  ListedLinks links{};
-  Weights weights = Weights::degree;
-};
-
-FileKeys read_file_keys(Settings& table) {
-  FileKeys keys;
-  keys.links.go_one_way =
+ListedLinks read_file_keys(Settings& table) {
+  ListedLinks how;
+  how.go_one_way =
       table.flag({"directed", "Whether a line is one link, from `from` to `to`, or links in both directions."}, false);
-  keys.links.weights = table.has("weights") ? ListedWeights::passed_over : ListedWeights::refused;
-  keys.weights = table.choice(
+  how.ignores_weights = table.has("weights");
+  how.weights = table.choice(
       {"weights",
        "1/(d + 1), d: links of the sender (degree) or the larger of both workers (metropolis); or column `weight`."},
-      {{"degree", Weights::degree}, {"metropolis", Weights::metropolis}, {"given", Weights::given}}, Weights::degree);
-  if (keys.weights == Weights::given) keys.links.weights = ListedWeights::read;
-  if (keys.links.go_one_way && keys.weights == Weights::metropolis)
+      {{"degree", LinkWeights::degree}, {"metropolis", LinkWeights::metropolis}, {"given", LinkWeights::given}},
+      how.weights);
+  if (how.go_one_way && how.weights == LinkWeights::metropolis)
     table.fault("weights", "must be \"degree\" or \"given\" with directed = true");
-  return keys;
+  return how;
 }
 
-std::optional<std::string> why_not(const WeightedGraph& graph, Mixing needed, Weights weights) {
+std::optional<std::string> why_not(const WeightedGraph& graph, Mixing needed, LinkWeights weights) {
   if (auto why = graph.why_not_connected()) return why;
   if (needed == Mixing::in_pairs) return std::nullopt;
   if (needed == Mixing::column_stochastic) return graph.why_not_column_stochastic();
   auto why = graph.why_not_doubly_stochastic();
-  if (why && weights == Weights::degree) *why += "; use weights = \"metropolis\" if links go both ways";
+  if (why && weights == LinkWeights::degree) *why += "; use weights = \"metropolis\" if links go both ways";
   return why;
 }
 
 GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context, Mixing needed) {
   const int workers = context.workers;
   const std::size_t faults = table.faults_so_far();
-  const FileKeys keys =
-      needed == Mixing::in_pairs ? FileKeys{.links = {.weights = ListedWeights::passed_over}} : read_file_keys(table);
+  const ListedLinks how = needed == Mixing::in_pairs ? ListedLinks{} : read_file_keys(table);
   if (context.workers_known && workers > most_workers_of_file)
     table.fault("kind", fmt::format("file allows at most {} workers, found {}", most_workers_of_file, workers));
-  auto links = read_listed_links(table, workers, keys.links);
+  auto links = read_listed_links(table, workers, how);
   if (!links || !context.workers_known || table.faults_so_far() > faults) return nullptr;
-  if (keys.weights != Weights::given)
-    weigh(*links, workers, keys.weights == Weights::degree ? LinkWeights::degree : LinkWeights::metropolis);
+  weigh(*links, workers, how.weights);
   auto graph = std::make_shared<WeightedGraph>(workers, *links);
-  const auto why = why_not(*graph, needed, keys.weights);
+  const auto why = why_not(*graph, needed, how.weights);
   if (why) table.fault("file", *why);
   return why ? nullptr : graph;
 }
@@ -462,6 +453,7 @@ std::optional<std::string> WeightedGraph::why_not_doubly_stochastic() const {
 }
 
 void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule) {
+  if (rule == LinkWeights::given) return;
   std::vector<int> degrees(static_cast<std::size_t>(workers));
   for (const WeightedLink& link : links) ++degrees[static_cast<std::size_t>(link.from)];
   for (WeightedLink& link : links) {

@@ -133,11 +133,12 @@ class WeightedGraph final : public GossipGraph {
   double least_weight_ = 1;
 };
 
-// Rules for the weights of links that a file lists without weights. With `degree` W is doubly stochastic if all workers
-// have equally many neighbours; with `metropolis` it is doubly stochastic if links go both ways.
+// Rules for the weights of links in a file. With `degree` W is doubly stochastic if all workers have equally many
+// neighbours; with `metropolis` it is doubly stochastic if links go both ways.
 enum class LinkWeights {
   degree,      // 1/(d + 1); d: the sender's number of receivers
   metropolis,  // 1/(d + 1); d: the larger number of receivers of the link's two workers
+  given,       // the weights in the file
 };
 void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule);
 
