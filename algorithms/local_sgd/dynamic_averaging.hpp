@@ -92,15 +92,8 @@ class DynamicAveraging : public Algorithm {
     }
   }
 
-  // The kind of a message with a model between coordinator and workers; it is the message's first number.
-  enum class CoordinatorNews {
-    answer,     // to the coordinator: the requested model
-    violation,  // to the coordinator: a model that is too far from the reference
-    partial,    // from the coordinator: the mean of some models
-    reference,  // from the coordinator: the mean of all models
-  };
-  static constexpr double as_number(CoordinatorNews news) { return static_cast<double>(news); }
-
+  // The number in a message with a model is 1 or 0. To the coordinator: whether the model is too far from the reference
+  // (otherwise it only answers a request). From the coordinator: whether the model is the mean of all models.
   class ModelCoordinator {
    public:
     ModelCoordinator(Server& server, double threshold)
@@ -126,7 +119,7 @@ class DynamicAveraging : public Algorithm {
       latest_step_ = std::max(latest_step_, message.step);
       const bool has_ended = message.kind == Message::Kind::last_model;
       (has_ended ? last_ : together_)[message.from] = message.model;
-      if (!has_ended && message.numbers.front() == as_number(CoordinatorNews::violation)) ++violations_;
+      if (!has_ended && message.numbers.front() == 1) ++violations_;
     }
 
     // If all models are collected, or the mean of the collected ones is near the reference, sends the mean to their
@@ -134,19 +127,18 @@ class DynamicAveraging : public Algorithm {
     void settle() {
       if (together_.empty() || !asked_.empty()) return;
       const int working = server_.size() - static_cast<int>(last_.size());
-      const bool are_all = std::ssize(together_) == working;
       const ModelStatePtr mean = mean_of(together_);
-      if (are_all) {
+      if (std::ssize(together_) == working) {
         reference_ = mean;
         violations_ = 0;
-        return send(mean, CoordinatorNews::reference);
+        return send(mean, true);
       }
       if (violations_ >= working) {
         for (int worker = 0; worker < server_.size(); ++worker) ask(Rank{worker});
         return;
       }
       const double distance = server_.distance(mean, reference_);
-      if (distance * distance <= threshold_) return send(mean, CoordinatorNews::partial);
+      if (distance * distance <= threshold_) return send(mean, false);
       ask(next_to_ask());
     }
 
@@ -166,9 +158,9 @@ class DynamicAveraging : public Algorithm {
       return others[place];
     }
 
-    void send(const ModelStatePtr& mean, CoordinatorNews news) {
+    void send(const ModelStatePtr& mean, bool is_of_all) {
       for (const auto& [worker, model] : std::exchange(together_, {}))
-        server_.send(worker, Message::of_model(server_.step(), mean, {as_number(news)}));
+        server_.send(worker, Message::of_model(server_.step(), mean, {is_of_all ? 1.0 : 0.0}));
     }
 
     ModelStatePtr mean_of(const std::map<Rank, ModelStatePtr>& models) const {
@@ -198,13 +190,12 @@ class DynamicAveraging : public Algorithm {
     const double distance = worker.distance(worker.model(), reference);
     const bool violates = !(distance * distance <= options_.threshold);  // true for NaN, so that averages show it
     if (!is_asked && !violates) return;
-    const auto news = violates ? CoordinatorNews::violation : CoordinatorNews::answer;
-    worker.send(coordinator, Message::of_model(worker.step(), worker.model(), {as_number(news)}));
+    worker.send(coordinator, Message::of_model(worker.step(), worker.model(), {violates ? 1.0 : 0.0}));
     ReceivedMessage mean = worker.receive({.from = coordinator});
     while (mean && !mean->has_model()) mean = worker.receive({.from = coordinator});
     if (!mean) return;
     worker.set_model(mean->model);
-    if (mean->numbers.front() == as_number(CoordinatorNews::reference)) reference = mean->model;
+    if (mean->numbers.front() == 1) reference = mean->model;
   }
 
   DynamicOptions options_;
