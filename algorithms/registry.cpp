@@ -289,11 +289,9 @@ std::unique_ptr<Algorithm> make_baseline() { return std::make_unique<SyncSgd>();
 std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context) {
   const AlgorithmRow* const row = settings.row({"algorithm", "The method."}, algorithms());
   auto algorithm = row ? row->make(settings, context) : nullptr;
-  const auto average = read_moving_average(settings, algorithm && algorithm->traits().publishes_rounds);
-  if (algorithm) algorithm->average_publications(average);
   const Traits traits = algorithm ? algorithm->traits() : Traits{};
+  const auto average = read_moving_average(settings, traits.publishes_rounds);
   const auto restart = read_job_restart(settings, traits.sends_messages());
-  if (algorithm) algorithm->restart_jobs(restart);
   auto compression = read_compression(settings, {.compresses = traits.compresses(),
                                                  .why_nothing = traits.exchanged_whole,
                                                  .averages_moments = traits.averages_moments,
@@ -305,7 +303,10 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
                                                  .has_epochs = context.has_epochs,
                                                  .clips_gradients = context.clips_gradients});
   if (compression) compression->beta1 = context.frozen_beta1.value_or(compression->beta1);
-  if (algorithm) algorithm->compress(compression);
+  if (!algorithm) return nullptr;
+  algorithm->average_publications(average);
+  algorithm->restart_jobs(restart);
+  algorithm->compress(compression);
   return algorithm;
 }
 
