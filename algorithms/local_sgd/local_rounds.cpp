@@ -316,16 +316,15 @@ Forecast LocalRounds::forecast(const PredictionInput& input) const {
   if (choices_.steps.phase->micro_batches) return Forecast::none("local steps have another number of micro-batches");
   // Rules that depend on the learning rate have no synchronous steps, so local steps are the whole run.
   const auto rate = choices_.steps.learning_rate_over(input.steps().value_or(Step{}));
-  return predict_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input);
+  return predict_rounds(*choices_.period, choices_.policies.average, rate ? *rate : input.learning_rate, input);
 }
 
 // Skipped steps do not change the communication: their workers still take part in every average.
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
   if (!choices_.period->is_known_before()) return std::nullopt;
   const auto rate = choices_.steps.learning_rate_over(input.steps);
-  Communicated sum =
-      communicated_in_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input,
-                             choices_.groups.value_or(GroupsOfRound{}));
+  Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, input,
+                                            choices_.groups.value_or(GroupsOfRound{}), rate ? &*rate : nullptr);
   // Each fragment counts as a round. All fragments together have the bytes of the model.
   const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
   const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;

@@ -178,7 +178,7 @@ using TimeOfSteps = std::function<std::optional<SampledMean>(Step length)>;
 // Predicts the mean step time over all rounds of the run. None if the lengths of rounds are not known in advance, or if
 // the time of a round is unknown.
 std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double average_s, const TimeOfSteps& slowest,
-                                         const PredictionInput& input) {
+                                         const LearningRate& rate, const PredictionInput& input) {
   constexpr Step longest_round = 1'000'000;  // longer rounds have no fixed end, because the budget does not count steps
   constexpr int most_rounds = 1'000'000;
   constexpr double endless = std::numeric_limits<double>::infinity();
@@ -200,7 +200,7 @@ std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double averag
   for (int rounds = 0; done < steps && sum.step_time_s < seconds; ++rounds) {
     const Step begin = static_cast<Step::Rep>(done);
     const Step left = static_cast<Step::Rep>(std::min(steps - done, 1e15));
-    Step length = period.at(begin, input.learning_rate.at(begin), left);
+    Step length = period.at(begin, rate.at(begin), left);
     if (length > longest_round || rounds == most_rounds) return std::nullopt;
     std::optional<SampledMean> time = time_of(length);
     if (const double left_s = seconds - sum.step_time_s; time && time->mean > left_s) {
@@ -231,7 +231,8 @@ std::string why_none(const PredictionInput& input) {
 
 }  // namespace
 
-Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input) {
+Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const LearningRate& rate,
+                        const PredictionInput& input) {
   const double average_s = input.average_s(policy);
   const SampledTimes& times = input.times;
   const TimeOfSteps normal = [&](Step length) {
@@ -244,13 +245,13 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
   };
   std::vector<Prediction> predictions;
   if (times.has_variance)
-    if (auto by_law = mean_of_rounds(period, average_s, normal, input)) {
+    if (auto by_law = mean_of_rounds(period, average_s, normal, rate, input)) {
       by_law->formula = "rounds of normal sums";
       by_law->sync_step_time_s = expected_slowest_sum(times) + input.all_reduce_s();
       predictions.push_back(*by_law);
     }
   if (times.slowest_s)
-    if (auto by_steps = mean_of_rounds(period, average_s, sampled, input);
+    if (auto by_steps = mean_of_rounds(period, average_s, sampled, rate, input);
         by_steps && (predictions.empty() || misses(predictions.front(), *by_steps))) {
       by_steps->formula = "rounds of sampled sums";
       by_steps->is_sampled = true;
@@ -262,14 +263,15 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
 }
 
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                    const CommunicationInput& input, const GroupsOfRound& groups) {
+                                    const CommunicationInput& input, const GroupsOfRound& groups,
+                                    const LearningRate* rate) {
   std::int64_t of_groups = 0;  // bytes when all groups average once
   for (int first = 0; first < input.workers; first += groups.size)
     of_groups +=
         CommunicationInput::all_reduce(std::min(groups.size, input.workers - first), input.payload_of(policy)).value();
   Communicated sum;
   for (Step done{}; done < input.steps;) {
-    const Step length = period.at(done, input.learning_rate.at(done), input.steps - done);
+    const Step length = period.at(done, (rate ? *rate : input.learning_rate).at(done), input.steps - done);
     const bool is_gradient = done < period.synchronous_steps();
     sum.bytes += is_gradient ? input.of_gradient() : input.of_average(period.due(done + length, input.steps, policy));
     if (!is_gradient) sum.bytes += Bytes{(length.value() - 1) / groups.period.value() * of_groups};

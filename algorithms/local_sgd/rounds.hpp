@@ -161,8 +161,9 @@ Fragments read_fragments(Settings& settings, std::optional<int> usual = {},
 // Predicts the time of Local SGD. Each round takes the slowest worker's sum of step times, plus the time of an average.
 // By the first prediction these sums are normal. A second one, from sums of drawn steps, follows if the first disagrees
 // with it, or if there is no first because step times have no variance. There is no prediction if the rule does not
-// know the lengths of rounds in advance.
-Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
+// know the lengths of rounds in advance. `rate`: the schedule that the rule follows.
+Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const LearningRate& rate,
+                        const PredictionInput& input);
 
 // Averages within groups of `size` consecutive workers (the last group may be smaller) after each `period` local steps
 // of a round, but not at its end.
@@ -171,7 +172,9 @@ struct GroupsOfRound {
   Step period{1};
 };
 // Counts an all-reduce of gradients in each synchronous step, then one average per round, and those within groups.
+// `rate`: the schedule that the rule follows; null: the run's.
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                    const CommunicationInput& input, const GroupsOfRound& groups = {});
+                                    const CommunicationInput& input, const GroupsOfRound& groups = {},
+                                    const LearningRate* rate = nullptr);
 
 }  // namespace syncopate

@@ -60,9 +60,6 @@ struct CommunicationInput {
   Bytes of_average(const AveragePolicy& policy) const {
     return average_exchanges.empty() ? all_reduce(workers, payload_of(policy)) : of_exchanges(average_exchanges);
   }
-  CommunicationInput at_rate(const LearningRate& rate) const {
-    return {workers, parameter_bytes, moments, steps, rate, exchanges, average_exchanges, packet};
-  }
 };
 
 // How many vectors of the model's length a method holds at its peak, in addition to those that every run holds: one

@@ -49,11 +49,6 @@ struct PredictionInput {
   double message_s(int servers = 1) const;
   double gradient_message_s(int servers = 1) const;
   std::optional<Step> steps() const { return budget.steps; }  // steps of the run; none: the budget does not count them
-  // This input with another learning-rate schedule, which must outlive the result.
-  PredictionInput at_rate(const LearningRate& rate) const {
-    return {workers, micro_batches,           times, network,   parameter_bytes,   moments,
-            budget,  samples_per_micro_batch, rate,  exchanges, average_exchanges, packet};
-  }
 };
 
 // The slowest worker's expected time for a step by one formula, for comparing a method with synchronous SGD.
