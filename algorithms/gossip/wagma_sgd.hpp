@@ -73,12 +73,6 @@ class RotatingGroups {
     return Rank{worker.value - digit * stride(round)};
   }
 
-  std::vector<Rank> members(Rank group, Step round) const {
-    std::vector<Rank> members;
-    for (int digit = 0; digit < size_; ++digit) members.emplace_back(group.value + digit * stride(round));
-    return members;
-  }
-
  private:
   int stride(Step round) const { return strides_[static_cast<std::size_t>((round.value() - 1) % turns())]; }
 
