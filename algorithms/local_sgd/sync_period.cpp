@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -69,14 +70,29 @@ class AskedRounds {
   AskedRounds(Settings& settings, const Key& key, const AlgorithmContext& context)
       : settings_(settings), context_(context), is_table_(settings.has_table(key)) {
     if (!is_table_) return;
-    if (!context.counts_steps) {
+    if (!context.counts_steps)
       settings.fault(key.name,
                      "must be a number if the budget is not in steps or epochs: the number of steps over which to "
                      "count rounds is unknown");
-    }
     Settings table = settings.section(key.name);
-    read(table, key.name);
-    if (!context.total_steps || !context.learning_rate) rounds_.reset();
+    const std::size_t faults = table.faults_so_far();
+    rounds_ = table.optional_integer({"rounds", "The requested number of averages in the run.", "rounds", "share"}, 1,
+                                     most_rounds);
+    share_ = table.optional_number({"share", "The requested number of averages per step.", "", "rounds"},
+                                   {.low = 0, .high = 1, .low_open = true});
+    if (rounds_ && share_) table.fault("share", "must not be given together with rounds");
+    if (table.keys().empty())
+      settings.fault(key.name, "must be a number, or a table { rounds = 470 } or { share = 0.2 }");
+    if (table.faults_so_far() == faults && context.total_steps && (rounds_ || share_)) {
+      const Step::Rep steps = context.total_steps->value();
+      if (share_) rounds_ = std::llround(*share_ * static_cast<double>(steps));
+      if (*rounds_ > steps)
+        table.fault("rounds", fmt::format("must be at most the run's {} steps", steps));
+      else if (*rounds_ < 1 || *rounds_ > most_rounds)
+        table.fault("share", fmt::format("must give from 1 to {} rounds; in {} steps it gives {}", most_rounds, steps,
+                                         *rounds_));
+    }
+    if (table.faults_so_far() > faults || !context.total_steps || !context.learning_rate) rounds_.reset();
   }
 
   bool is_table() const { return is_table_; }
@@ -109,30 +125,6 @@ class AskedRounds {
   }
 
  private:
-  void read(Settings& table, std::string_view key) {
-    const std::size_t faults = table.faults_so_far();
-    rounds_ = table.optional_integer({"rounds", "The requested number of averages in the run.", "rounds", "share"}, 1,
-                                     most_rounds);
-    share_ = table.optional_number({"share", "The requested number of averages per step.", "", "rounds"},
-                                   {.low = 0, .high = 1, .low_open = true});
-    if (rounds_ && share_) table.fault("share", "must not be given together with rounds");
-    if (table.keys().empty()) settings_.fault(key, "must be a number, or a table { rounds = 470 } or { share = 0.2 }");
-    if (table.faults_so_far() > faults || !context_.total_steps) {
-      rounds_.reset();
-      return;
-    }
-    const Step::Rep steps = context_.total_steps->value();
-    if (share_) rounds_ = std::llround(*share_ * static_cast<double>(steps));
-    if (rounds_ && *rounds_ > steps) {
-      table.fault("rounds", fmt::format("must be at most the run's {} steps", steps));
-      rounds_.reset();
-    } else if (rounds_ && (*rounds_ < 1 || *rounds_ > most_rounds)) {
-      table.fault("share",
-                  fmt::format("must give from 1 to {} rounds; in {} steps it gives {}", most_rounds, steps, *rounds_));
-      rounds_.reset();
-    }
-  }
-
   Settings settings_;
   const AlgorithmContext& context_;
   bool is_table_;

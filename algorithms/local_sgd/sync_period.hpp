@@ -12,14 +12,12 @@
 // Checks:  periods of a whole training against golden sequences; coefficient = 0 equals a constant period.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "algorithms/method/algorithm.hpp"
 
