@@ -57,7 +57,7 @@ class BranchTrainMerge : public Algorithm {
       if (message) members.push_back(std::move(message->model));
     }
     worker.barrier();  // all workers now have the same counts of work done and bytes sent
-    publish(worker, policies_, std::move(members));
+    publish(worker, policies_, nullptr, std::move(members));
   }
 
   Step seed_steps_;

@@ -115,16 +115,11 @@ void read_buffer_policy(Settings& settings, StatePolicies& policies) {
   policies.recalibration_micro_batches = static_cast<int>(settings.integer(count, 1, 1'000'000, 128));
 }
 
-void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble) {
-  if (participant.rank() != Rank{0}) return;  // publications of other workers would be ignored, and cost time
-  publish(participant, policies, participant.model(), std::move(ensemble));
-}
-
 void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
              std::vector<ModelStatePtr> ensemble) {
-  if (participant.rank() != Rank{0}) return;
+  if (participant.rank() != Rank{0}) return;  // publications of other workers would be ignored, and cost time
   participant.publish(
-      Publication{.model = model,
+      Publication{.model = model ? model : participant.model(),
                   .ensemble = std::move(ensemble),
                   .recalibration = micro_batches_to_come(participant, policies.recalibration_micro_batches)});
 }

@@ -108,11 +108,9 @@ inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmCon
 // Reports a fault if `weights` = "samples" is not allowed, for methods that read `weights` themselves.
 void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies);
 
-// Publishes the participant's model, or the ensemble if it has members, with the micro-batches for estimating BatchNorm
-// statistics.
-void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble = {});
-// Publishes `model` in place of the participant's own.
-void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
+// Publishes `model` (null: the participant's), or the ensemble if it has members, with the micro-batches for estimating
+// BatchNorm statistics.
+void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model = nullptr,
              std::vector<ModelStatePtr> ensemble = {});
 
 // Takes steps of synchronous SGD up to step `until`. All workers then have the same model and optimizer state.
