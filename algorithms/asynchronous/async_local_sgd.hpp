@@ -112,19 +112,19 @@ std::unique_ptr<Algorithm> read_async_local(Settings& settings, const AlgorithmC
       Range::at_least(0), 0.0);
   options.weight.average_staleness = settings.number(
       {"average_staleness", "The staleness at which the factor of `staleness_exponent` is 1.", "updates"},
-      Range{.low = 0, .high_open = true}, 0.0);
+      Range::finite_from_zero(), 0.0);
   if (!settings.has("average_staleness")) settings.leave_out("average_staleness");
   if (options.weight.average_staleness > 0 && options.weight.staleness_exponent == 0)
     settings.fault("average_staleness", "needs a staleness_exponent above 0: with 0 all weights are equal");
   options.weight.staleness_decay =
       settings.number({"staleness_decay", "Alpha: a difference is multiplied by e^(-alpha x its staleness)."},
-                      Range{.low = 0, .high_open = true}, 0.0);
+                      Range::finite_from_zero(), 0.0);
   if (!settings.has("staleness_decay")) settings.leave_out("staleness_decay");
   options.weight.staleness_cutoff = settings.optional_number(
       {"staleness_cutoff",
        "A difference is multiplied by (1 + cos(pi x staleness / cutoff)) / 2, and by 0 from this staleness on.",
        "updates", "no such factor"},
-      Range{.low = 0, .low_open = true, .high_open = true});
+      Range::finite_positive());
   options.maximum_staleness = settings.optional_integer(
       {"maximum_staleness", "A difference is dropped if the model had more updates since its start.", "updates",
        "none is dropped"},

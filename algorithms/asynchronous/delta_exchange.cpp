@@ -90,14 +90,12 @@ std::optional<DynamicSteps> read_dynamic_steps(Settings& settings, Step most) {
   return rule;
 }
 
-constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
-constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
-
 double read_rate(Settings& settings, std::optional<Stated<double>> fallback = {}) {
-  return settings.number({"rate", "How far a step goes along a difference."}, finite_rates, fallback);
+  return settings.number({"rate", "How far a step goes along a difference."}, Range::finite_positive(), fallback);
 }
 double read_momentum(Settings& settings, std::optional<Stated<double>> fallback = {}) {
-  return settings.number({"momentum", "Share of the last steps that the next one keeps (beta)."}, below_one, fallback);
+  return settings.number({"momentum", "Share of the last steps that the next one keeps (beta)."}, Range::below_one(),
+                         fallback);
 }
 
 ServerUpdate read_plain(Settings& settings, const BudgetCheck&) {

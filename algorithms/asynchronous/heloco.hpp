@@ -79,12 +79,12 @@ struct HelocoCorrection {
 };
 
 inline std::unique_ptr<Algorithm> make_heloco(Settings& settings, const AlgorithmContext& context) {
-  constexpr Range positive{.low = 0, .low_open = true, .high_open = true}, from_zero{.low = 0, .high_open = true};
   const auto read_update = [&](const BudgetCheck&) {
     LookAhead options{.hand_out = LookAhead::HandOut::ahead};
-    options.rate = settings.number({"rate", "How far the server steps along a difference (lr)."}, positive, 0.7);
-    options.momentum = settings.number({"momentum", "Share of the momentum that a step keeps (mu)."},
-                                       Range{.low = 0, .high = 1, .high_open = true}, 0.9);
+    options.rate =
+        settings.number({"rate", "How far the server steps along a difference (lr)."}, Range::finite_positive(), 0.7);
+    options.momentum =
+        settings.number({"momentum", "Share of the momentum that a step keeps (mu)."}, Range::below_one(), 0.9);
     HelocoCorrection correction;
     Settings table = settings.section({"correction", "How differences are corrected towards the momentum."});
     using Turn = HelocoCorrection::Turn;
@@ -99,13 +99,13 @@ inline std::unique_ptr<Algorithm> make_heloco(Settings& settings, const Algorith
                      Range::between(-1, 1), correction.opposition);
     if (correction.agreement >= 0 && correction.opposition >= correction.agreement)
       table.fault("opposition", "must be below agreement");
-    correction.turn_strength =
-        table.number({"turn_strength", "Factor of the turn (k_d)."}, from_zero, correction.turn_strength);
+    correction.turn_strength = table.number({"turn_strength", "Factor of the turn (k_d)."}, Range::finite_from_zero(),
+                                            correction.turn_strength);
     correction.momentum_weight = table.number(
         {"momentum_weight", "Weight of the momentum's length: larger weights give smaller corrections (kappa)."},
-        from_zero, correction.momentum_weight);
+        Range::finite_from_zero(), correction.momentum_weight);
     correction.removal = table.number({"removal", "Factor of the share that is removed from an opposed tensor (k_s)."},
-                                      from_zero, correction.removal);
+                                      Range::finite_from_zero(), correction.removal);
     correction.most_removed = table.number({"most_removed", "The largest share that is removed (b_max)."},
                                            Range::between(0, 1), correction.most_removed);
     options.correction = correction;

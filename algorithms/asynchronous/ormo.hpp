@@ -64,8 +64,8 @@ class Ormo : public GradientPerModel {
 
 inline std::unique_ptr<Algorithm> make_ormo(Settings& settings, const AlgorithmContext& context) {
   OrmoOptions options;
-  options.momentum = settings.number({"momentum", "Share of the momentum that remains after a bucket (beta)."},
-                                     Range{.low = 0, .high = 1, .high_open = true});
+  options.momentum =
+      settings.number({"momentum", "Share of the momentum that remains after a bucket (beta)."}, Range::below_one());
   options.bucket = settings.integer({"bucket", "Consecutive updates in a bucket.", "updates"}, 1, 1'000'000'000,
                                     Stated(context.workers, "workers"));
   options.rate = read_rate_scaling(settings);

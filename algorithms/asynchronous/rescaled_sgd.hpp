@@ -76,7 +76,7 @@ class RescaledSgd : public GradientPerModel {
 inline std::unique_ptr<Algorithm> make_rescaled_sgd(Settings& settings, const AlgorithmContext& context) {
   std::vector<double> cycle_s =
       settings.numbers({"cycle_s", "Each worker's time from one model to the next, by rank.", "s", "measured"},
-                       Range{.low = 0, .low_open = true, .high_open = true}, std::vector<double>{});
+                       Range::finite_positive(), std::vector<double>{});
   if (!cycle_s.empty() && context.workers_known && std::ssize(cycle_s) != context.workers) {
     settings.fault("cycle_s", fmt::format("must have one time for each of {} workers", context.workers));
     cycle_s.clear();

@@ -187,11 +187,10 @@ inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const Algorit
       settings.fault("graph", "must be bipartite: two sides, with links only between them");
   }
   constexpr std::int64_t most_steps = 1'000'000;
-  if (const auto overlap = settings.optional_integer(
-          {"overlap_steps", "After how many steps an active worker waits for the answer to its request.", "steps",
-           "it never waits"},
-          0, most_steps))
-    options.overlap_steps = Step{*overlap};
+  options.overlap_steps = settings.optional_integer(
+      {"overlap_steps", "After how many steps an active worker waits for the answer to its request.", "steps",
+       "it never waits"},
+      0, most_steps);
   options.evaluated = read_individual_models(settings);
   return std::make_unique<AdPsgd>(std::move(options));
 }

@@ -113,11 +113,10 @@ inline std::unique_ptr<Algorithm> make_noloco(Settings& settings, const Algorith
                                          1'000'000'000, options.local_steps.value());
   options.local_steps = context.work.of(context.workers).check(settings, "local_steps", options.local_steps.value());
   options.rate = settings.number({"rate", "Outer learning rate: how far a step goes along the pair's mean progress."},
-                                 Range{.low = 0, .low_open = true, .high_open = true}, options.rate);
+                                 Range::finite_positive(), options.rate);
   options.pull = settings.number({"pull", "How far a step goes towards the pair's mean outer model."},
-                                 Range{.low = 0, .high_open = true}, Stated(options.rate, "rate"));
-  options.momentum = settings.number({"momentum", "Outer momentum (mu)."},
-                                     Range{.low = 0, .high = 1, .high_open = true}, options.momentum);
+                                 Range::finite_from_zero(), Stated(options.rate, "rate"));
+  options.momentum = settings.number({"momentum", "Outer momentum (mu)."}, Range::below_one(), options.momentum);
   options.evaluated = read_individual_models(settings);
   return std::make_unique<NoLoco>(options);
 }

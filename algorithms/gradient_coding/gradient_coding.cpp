@@ -243,7 +243,6 @@ int read_stragglers(Settings& settings, int workers) {
 }
 
 StochasticRule read_stochastic_rule(Settings& settings, int workers) {
-  constexpr Range share{.low = 0, .high = 1, .high_open = true};
   StochasticRule rule;
   rule.code.copies = static_cast<int>(
       settings.integer({"copies", "How many workers compute each part."}, 1, Stated(workers, "workers")));
@@ -256,12 +255,12 @@ StochasticRule read_stochastic_rule(Settings& settings, int workers) {
   if (const auto threshold_s = settings.optional_number(threshold, Range::positive())) {
     if (settings.has("stragglers")) settings.fault("threshold_s", "must not be given together with stragglers");
     rule.threshold = from_seconds(*threshold_s);
-    rule.code.straggler_share = settings.number(straggler_share, share);
+    rule.code.straggler_share = settings.number(straggler_share, Range::below_one());
   } else {
     const int stragglers = read_stragglers(settings, workers);
     rule.code.needed = workers - stragglers;
     rule.code.straggler_share = settings.number(
-        straggler_share, share, Stated(static_cast<double>(stragglers) / workers, "stragglers / workers"));
+        straggler_share, Range::below_one(), Stated(static_cast<double>(stragglers) / workers, "stragglers / workers"));
   }
   rule.code.placement = settings.choice(
       {"placement", "Whether parts are placed at random, or so that each worker has exactly `copies` parts."},

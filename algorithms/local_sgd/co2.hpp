@@ -28,12 +28,12 @@ namespace syncopate {
 
 inline std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmContext& context) {
   enum class Rounds { overlapped, blocking };
-  constexpr Range finite{.low = 0, .low_open = true, .high_open = true};
   RoundChoices choices{.period = read_sync_period(settings, context)};
-  const double rate = settings.number({"rate", "Outer learning rate."}, finite, 1.0);
-  const double momentum = settings.number({"momentum", "Share of the last outer step that the next one keeps."},
-                                          Range{.low = 0, .high = 1, .high_open = true}, 0.5);
-  const double gap = settings.number({"gap", "The divisor of differences from the average."}, finite, 1.0);
+  const double rate = settings.number({"rate", "Outer learning rate."}, Range::finite_positive(), 1.0);
+  const double momentum =
+      settings.number({"momentum", "Share of the last outer step that the next one keeps."}, Range::below_one(), 0.5);
+  const double gap =
+      settings.number({"gap", "The divisor of differences from the average."}, Range::finite_positive(), 1.0);
   const auto rounds =
       settings.choice({"rounds", "Whether the next round overlaps the average, or begins after it."},
                       {{"overlapped", Rounds::overlapped}, {"blocking", Rounds::blocking}}, Rounds::overlapped);

@@ -21,7 +21,7 @@ inline std::unique_ptr<Algorithm> make_diloco_rounds(Settings& settings, const A
   const double rate = settings.number({"rate", "How far the outer step goes along the workers' mean progress."},
                                       Range::positive(), usual_rate);
   const double momentum = settings.number({"momentum", "Share of the outer momentum that a step keeps."},
-                                          Range{.low = 0, .high = 1, .high_open = true}, usual_momentum);
+                                          Range::below_one(), usual_momentum);
   choices.outer = make_diloco(rate, momentum);
   choices.policies = read_state_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));

@@ -100,7 +100,7 @@ bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const BudgetChec
   const auto seconds = settings.optional_number(
       {"sync_seconds", "Time after which a worker's round ends with its current step (A-EDiT), instead of `period`.",
        "s", "`period` is given"},
-      Range{.low = 0, .low_open = true, .high_open = true});
+      Range::finite_positive());
   constexpr std::array keys = {"counted_from", "minimum_steps", "warmup_steps"};
   for (const char* key : keys)
     if (!seconds && settings.has(key))

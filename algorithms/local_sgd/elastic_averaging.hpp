@@ -134,7 +134,7 @@ inline std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, con
                                     std::numeric_limits<std::int64_t>::max());
   options.momentum =
       settings.number({"momentum", "Nesterov momentum of the local steps. Above 0 this is EAMSGD, with 0 EASGD."},
-                      Range{.low = 0, .high = 1, .high_open = true}, 0.0);
+                      Range::below_one(), 0.0);
   if (options.momentum > 0 && !context.plain_sgd)
     settings.fault("momentum",
                    "needs training.optimizer \"sgd\" without momentum and weight decay: EAMSGD has its own momentum");

@@ -101,7 +101,7 @@ class FedNova : public Algorithm {
 inline std::unique_ptr<Algorithm> make_fednova(Settings& settings, const AlgorithmContext& context) {
   FedNovaOptions options{.period = read_sync_period(settings, context)};
   options.mu = settings.number({"proximal", "Strength of the pull back towards the round's first model (mu); 0: none."},
-                               Range{.low = 0, .high_open = true}, 0.0);
+                               Range::finite_from_zero(), 0.0);
   options.steps_of_workers = read_steps_of_workers(settings, context);
   if (!context.moment_decays.empty()) options.momentum = context.moment_decays.front();
   if (context.moment_decays.size() > 1)

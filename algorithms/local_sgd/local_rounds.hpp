@@ -23,7 +23,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 #include "algorithms/local_sgd/local_steps.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"

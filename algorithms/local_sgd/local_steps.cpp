@@ -213,7 +213,7 @@ StepRule make_proximal_steps(double mu) {
 
 double read_proximal(Settings& settings) {
   return settings.number({"proximal", "Strength of the pull back towards the round's first model (mu)."},
-                         Range{.low = 0, .high_open = true}, 0.01);
+                         Range::finite_from_zero(), 0.01);
 }
 
 StepRule limit_steps(const StepRule& steps, std::vector<Step> of_workers) {
@@ -257,7 +257,7 @@ PullOptions read_pull(Settings& settings, std::string_view prefix) {
   PullOptions pull;
   pull.probability =
       settings.number({probability, "Probability that a local step is a pull towards the last outer model (p)."},
-                      Range{.low = 0, .high = 1, .high_open = true}, pull.probability);
+                      Range::below_one(), pull.probability);
   pull.strength =
       settings.number({strength, "Strength of a pull (lambda), which goes the share lambda x eta / p of the way."},
                       Range::at_least(0), pull.strength);

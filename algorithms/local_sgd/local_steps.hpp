@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "algorithms/local_sgd/rounds.hpp"

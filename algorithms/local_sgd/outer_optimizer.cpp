@@ -24,9 +24,6 @@ const ModelStatePtr& update_momentum(const Participant& worker, const OuterStep&
   return m = worker.combine(sum, at.average);
 }
 
-constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
-constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
-
 const Key outer_rate{"rate", "Outer learning rate: how far a step goes towards the average."};
 const Key outer_momentum{"momentum", "Outer momentum: share of the last outer step that the next one keeps."};
 
@@ -34,33 +31,35 @@ template <AdaptiveOuter::Second second>
 OuterOptimizer read_adaptive(Settings& s) {
   AdaptiveOuter options{.second = second};
   const bool is_adagrad = second == AdaptiveOuter::Second::adagrad;
-  options.rate = s.number(outer_rate, finite_rates);
-  options.beta1 =
-      s.number({"beta1", "Decay of the running mean of progress."}, below_one, is_adagrad ? 0.0 : options.beta1);
+  options.rate = s.number(outer_rate, Range::finite_positive());
+  options.beta1 = s.number({"beta1", "Decay of the running mean of progress."}, Range::below_one(),
+                           is_adagrad ? 0.0 : options.beta1);
   if (!is_adagrad)
-    options.beta2 = s.number({"beta2", "Decay of the running mean of squared progress."}, below_one, options.beta2);
-  options.tau =
-      s.number({"tau", "Added to the root of the second moment, which starts at tau^2."}, finite_rates, options.tau);
+    options.beta2 =
+        s.number({"beta2", "Decay of the running mean of squared progress."}, Range::below_one(), options.beta2);
+  options.tau = s.number({"tau", "Added to the root of the second moment, which starts at tau^2."},
+                         Range::finite_positive(), options.tau);
   return make_adaptive_outer(options);
 }
 
 constexpr std::array rows = {
-    OuterOptimizerRow{"plain", "a step of `rate` from the last model towards the average; rate 1 is Local SGD",
-                      [](Settings& s) { return make_plain_outer(s.number(outer_rate, finite_rates, 1.0)); }},
+    OuterOptimizerRow{
+        "plain", "a step of `rate` from the last model towards the average; rate 1 is Local SGD",
+        [](Settings& s) { return make_plain_outer(s.number(outer_rate, Range::finite_positive(), 1.0)); }},
     OuterOptimizerRow{"slowmo", "slow momentum over the averages, in units of the inner learning rate (SlowMo)",
                       [](Settings& s) {
-                        const double rate = s.number(outer_rate, finite_rates, 1.0);
-                        return make_slowmo(rate, s.number(outer_momentum, below_one));
+                        const double rate = s.number(outer_rate, Range::finite_positive(), 1.0);
+                        return make_slowmo(rate, s.number(outer_momentum, Range::below_one()));
                       }},
     OuterOptimizerRow{"diloco", "SGD with Nesterov's momentum along (last model - average) (DiLoCo)",
                       [](Settings& s) {
-                        const double rate = s.number(outer_rate, finite_rates);
-                        return make_diloco(rate, s.number(outer_momentum, below_one));
+                        const double rate = s.number(outer_rate, Range::finite_positive());
+                        return make_diloco(rate, s.number(outer_momentum, Range::below_one()));
                       }},
     OuterOptimizerRow{"heavy-ball", "SGD with heavy-ball momentum along (last model - average) (CO2)",
                       [](Settings& s) {
-                        const double rate = s.number(outer_rate, finite_rates, 1.0);
-                        return make_heavy_ball(rate, s.number(outer_momentum, below_one));
+                        const double rate = s.number(outer_rate, Range::finite_positive(), 1.0);
+                        return make_heavy_ball(rate, s.number(outer_momentum, Range::below_one()));
                       }},
     OuterOptimizerRow{"adagrad", "mean progress divided by the root of all squares' sum (FedAdagrad)",
                       read_adaptive<AdaptiveOuter::Second::adagrad>},

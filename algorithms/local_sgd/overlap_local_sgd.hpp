@@ -70,7 +70,7 @@ inline OverlapLocalOptions read_overlap_local(Settings& settings) {
   options.mixing = settings.number({"mixing", "Share of the anchor in a worker's model after each round (alpha)."},
                                    Range::between(0, 1));
   options.momentum = settings.number({"momentum", "Share of the anchor's last step that the next one keeps (beta)."},
-                                     Range{.low = 0, .high = 1, .low_open = false, .high_open = true}, 0.0);
+                                     Range::below_one(), 0.0);
   options.momentum_units = settings.choice({"momentum_units", "Whether momentum is rescaled as the rate changes."},
                                            {{"rate", Units::rate}, {"model", Units::model}}, Units::rate);
   return options;

@@ -119,7 +119,7 @@ class Scaffold : public Algorithm {
 inline std::unique_ptr<Algorithm> make_scaffold(Settings& settings, const AlgorithmContext& context) {
   ScaffoldOptions options{.period = read_sync_period(settings, context)};
   options.rate = settings.number({"rate", "How far the step of a round goes towards the average (eta_g)."},
-                                 Range{.low = 0, .low_open = true, .high_open = true}, 1.0);
+                                 Range::finite_positive(), 1.0);
   using Control = ScaffoldOptions::Control;
   options.control = settings.choice(
       {"control", "A worker's control variate: from its steps (Option II), or a gradient at the round's model (I)."},

@@ -85,7 +85,7 @@ std::unique_ptr<Algorithm> make_dynamic_backup(Settings& settings, const Algorit
       {"rate_times_smoothness", "Learning rate times the loss's smoothness (eta L); larger: noise costs more."},
       Range{.low = 0, .high = 2, .low_open = true, .high_open = true}, options.rate_times_smoothness);
   options.memory = settings.number({"memory", "Weight of the old value in the moving means of observations."},
-                                   Range{.low = 0, .high = 1, .high_open = true}, options.memory);
+                                   Range::below_one(), options.memory);
   if (context.time_only)
     settings.fault("algorithm", "needs a model: the size and noise of gradients decide how many a step waits for");
   return std::make_unique<DynamicBackup>(options);

@@ -22,7 +22,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "algorithms/method/algorithm.hpp"
 

@@ -127,7 +127,7 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
   options.mean_drop_rate =
       settings.optional_number({"mean_drop_rate", "The mean drop rate, for normalisation = \"mean-rate\".", "",
                                 "what an automatic threshold expects"},
-                               {.low = 0, .high = 1, .high_open = true});
+                               Range::below_one());
   if (!settings.has("mean_drop_rate") && !expected)
     settings.fault("mean_drop_rate",
                    "must be given: only an automatic threshold with preempt = \"discard\" predicts it");

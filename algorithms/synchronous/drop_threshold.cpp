@@ -193,7 +193,7 @@ DropThreshold read_quantile_threshold(Settings& settings, const AlgorithmContext
 DropThreshold read_deviation_threshold(Settings& settings, const AlgorithmContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
   options.deviations = settings.number({"deviations", "Threshold minus median, in median absolute deviations."},
-                                       {.low = 0, .high_open = true}, options.deviations);
+                                       Range::finite_from_zero(), options.deviations);
   return read_window(settings, options);
 }
 

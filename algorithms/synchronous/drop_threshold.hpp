@@ -18,7 +18,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"

@@ -59,8 +59,8 @@ class RandomDrop : public Algorithm {
 inline std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {
   using Statistics = RandomDrop::Statistics;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  const double rate = settings.number({"drop_rate", "Probability that a worker's batch is left out of a step."},
-                                      Range{.low = 0, .high = 1, .high_open = true});
+  const double rate =
+      settings.number({"drop_rate", "Probability that a worker's batch is left out of a step."}, Range::below_one());
   const Statistics statistics = settings.choice(
       {"statistics", "Batches in BatchNorm statistics: only kept batches, or all (dropped batches run forward only)."},
       {{"kept", Statistics::of_kept}, {"all", Statistics::of_all}}, Statistics::of_kept);

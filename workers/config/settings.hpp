@@ -85,6 +85,9 @@ struct Range {
   static constexpr Range at_least(double low) { return {.low = low}; }
   static constexpr Range positive() { return {.low = 0, .low_open = true}; }
   static constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
+  static constexpr Range below_one() { return {.low = 0, .high = 1, .high_open = true}; }  // from 0
+  static constexpr Range finite_from_zero() { return {.low = 0, .high_open = true}; }
+  static constexpr Range finite_positive() { return {.low = 0, .low_open = true, .high_open = true}; }
 };
 
 // A bound or a default. If it depends on other keys, `words` describe it in the reference:
