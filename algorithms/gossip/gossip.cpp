@@ -299,12 +299,7 @@ std::int64_t GossipGraph::messages_in(Step exchanges) const {
   return messages;
 }
 
-GossipGraphPtr ring(int workers) {
-  std::vector<GridPlace> hops;
-  if (workers > 1) hops.push_back({-1});
-  if (workers > 2) hops.push_back({1});
-  return std::make_shared<HopGraph>(GridPlace{workers}, std::vector<std::vector<GridPlace>>{hops});
-}
+GossipGraphPtr ring(int workers) { return torus(1, workers); }
 
 GossipGraphPtr torus(int rows, int columns) {
   std::vector<GridPlace> hops;
