@@ -88,11 +88,8 @@ double PredictionInput::sync_sgd_s() const {
 
 double PredictionInput::average_s(const AveragePolicy& policy) const {
   if (!average_exchanges.empty()) return exchanges_s(average_exchanges);
-  return to_seconds(network.all_reduce(workers, averaged_bytes(policy)));
-}
-
-Bytes PredictionInput::averaged_bytes(const AveragePolicy& policy) const {
-  return Bytes{policy.averaged_vectors(moments) * parameter_bytes.value()};
+  const Bytes payload{policy.averaged_vectors(moments) * parameter_bytes.value()};
+  return to_seconds(network.all_reduce(workers, payload));
 }
 
 double PredictionInput::message_s(int servers) const {

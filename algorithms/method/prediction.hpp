@@ -42,7 +42,6 @@ struct PredictionInput {
   double sync_sgd_s() const;
   double average_s(const AveragePolicy& policy) const;  // time of an average of models, compressed or not
   double exchanges_s(const std::vector<Exchange>& of_one) const;
-  Bytes averaged_bytes(const AveragePolicy& policy) const;
   // message_s: the time of a message with a model between a worker and a server. gradient_message_s: the time of a
   // message with a gradient or difference to the server, compressed or not. With several servers a message has one
   // slice. If workers have different links, both functions return the time of the fastest link.
