@@ -48,9 +48,8 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
   LocalPhase phase;
   if (!settings.has("local_phase")) return phase;
   Settings table = settings.section({"local_phase", "Overrides for the phase in which workers train alone (SWAP)."});
-  if (const auto count = table.optional_integer(
-          {"micro_batches", "Micro-batches in a worker's step.", "micro-batches", "as before"}, 1, 1'000'000))
-    phase.micro_batches = static_cast<int>(*count);
+  phase.micro_batches = table.optional_integer(
+      {"micro_batches", "Micro-batches in a worker's step.", "micro-batches", "as before"}, 1, 1'000'000);
   using Sampling = LocalPhase::Sampling;
   phase.sampling =
       table.choice({"sampling", "Whether a worker takes its part of each epoch, or all samples in its own order."},

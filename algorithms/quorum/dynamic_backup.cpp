@@ -76,10 +76,8 @@ std::unique_ptr<Algorithm> make_dynamic_backup(Settings& settings, const Algorit
   DynamicBackupOptions options;
   options.fewest = static_cast<int>(settings.integer({"fewest", "How many gradients a step waits for at least."}, 1,
                                                      Stated(context.workers, "workers"), 1));
-  if (const auto most =
-          settings.optional_integer({"most", "How many gradients a step waits for at most.", {}, "all workers'"}, 1,
-                                    Stated(context.workers, "workers")))
-    options.most = static_cast<int>(*most);
+  options.most = settings.optional_integer({"most", "How many gradients a step waits for at most.", {}, "all workers'"},
+                                           1, Stated(context.workers, "workers"));
   if (options.most && *options.most < options.fewest) settings.fault("most", "must be at least `fewest`");
   options.rate_times_smoothness = settings.number(
       {"rate_times_smoothness", "Learning rate times the loss's smoothness (eta L); larger: noise costs more."},
