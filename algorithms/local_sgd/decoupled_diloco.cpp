@@ -14,11 +14,9 @@ class FragmentLearner {
   // round's fragment. The answer is its model, or, if it `subtracts`, the base (all fragments as received) minus its
   // model.
   FragmentLearner(Worker& worker, int fragments, Step minimum_steps, bool subtracts)
-      : worker_(worker), server_{worker.size()}, minimum_steps_(minimum_steps), progress_(fragments) {
+      : worker_(worker), minimum_steps_(minimum_steps), progress_(fragments) {
     if (subtracts) base_ = worker.model();
   }
-
-  Rank server() const { return server_; }
 
   // Takes a step from the worker's model. If an outage has erased the model, the worker steps from the server's newest
   // one, which becomes the base, and asks the server which round is open.
@@ -29,12 +27,12 @@ class FragmentLearner {
     if (!had_state) begin_anew();
     worker_.descend(gradient / worker_.micro_batches());
     progress_.add_step({.micro_batches = gradient.micro_batches(), .time = gradient.compute_time()});
-    if (!had_state) worker_.send(server_, Message::note(worker_.step()));
+    if (!had_state) worker_.send(worker_.server(), Message::note(worker_.step()));
   }
 
   // Replaces fragments of the worker's model by those that have arrived from the server.
   void apply_fragments() {
-    while (const auto news = worker_.receive({.from = server_, .until = worker_.now()})) {
+    while (const auto news = worker_.receive({.from = worker_.server(), .until = worker_.now()})) {
       if (!news->numbers.empty()) open_ = OpenRound::from(news->numbers);
       if (!news->has_model()) continue;
       worker_.adopt(*news);
@@ -50,7 +48,7 @@ class FragmentLearner {
     if (!open_ || worker_.now() < open_->begins) return;
     const Slice fragment = open_->fragment(progress_.fragments());
     if (progress_.steps(fragment.index) < minimum_steps_) return;
-    worker_.send(server_, answer_of(fragment.index).message(*open_, fragment));
+    worker_.send(worker_.server(), answer_of(fragment.index).message(*open_, fragment));
     open_.reset();
   }
 
@@ -70,15 +68,15 @@ class FragmentLearner {
 
   FragmentAnswer answer_of(int fragment) {
     const ModelStatePtr mine = worker_.model();
+    const Step steps = progress_.steps(fragment);
     return {.model = base_ ? worker_.combine({{1, base_}, {-1, mine}}, mine) : mine,
             .work = progress_.report(),
-            .micro_batches = progress_.micro_batches(fragment),
-            .steps = progress_.steps(fragment),
+            .micro_batches = steps.value() * worker_.micro_batches(),
+            .steps = steps,
             .sync_s = sync_s_};
   }
 
   Worker& worker_;
-  Rank server_;
   Step minimum_steps_;
   FragmentProgress progress_;
   std::optional<OpenRound> open_ = OpenRound{};  // none: already answered, or unknown
@@ -167,7 +165,7 @@ GraceOptions read_grace(Settings settings) {
 
 void DecoupledDiLoCo::run(Worker& worker) const {
   FragmentLearner learner(worker, options_.fragments.count(), options_.minimum_steps, options_.workers_subtract());
-  while (worker.budget_left(BudgetView::server) && !worker.has_left(learner.server())) {
+  while (worker.budget_left(BudgetView::server) && !worker.has_left(worker.server())) {
     learner.take_local_step();
     learner.apply_fragments();
     learner.answer_if_due();
@@ -230,10 +228,9 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
 
 std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const AlgorithmContext& context) {
   DecoupledOptions options;
-  if (const auto quorum = settings.optional_integer(
-          {"quorum", "How many workers must answer before a round may end (K).", "workers", "all"}, 1,
-          Stated<std::int64_t>(context.workers, "the number of workers")))
-    options.quorum = static_cast<int>(*quorum);
+  options.quorum = settings.optional_integer(
+      {"quorum", "How many workers must answer before a round may end (K).", "workers", "all"}, 1,
+      Stated<std::int64_t>(context.workers, "the number of workers"));
   options.fragments = read_fragments(settings, 1, context.parameters);
   const BudgetCheck work = context.work.of(context.workers);
   if (const auto steps = settings.optional_integer(

@@ -125,15 +125,12 @@ class FragmentProgress {
   int fragments() const { return static_cast<int>(since_.size()); }
 
   void add_step(const BookedTime& step) {
-    for (Since& fragment : since_) {
-      ++fragment.steps;
-      fragment.micro_batches += step.micro_batches;
-    }
+    for (Step& steps : since_) ++steps;
     unreported_.push_back(step);
   }
 
-  Step steps(int fragment) const { return of(fragment).steps; }  // s, since the worker received the fragment
-  std::int64_t micro_batches(int fragment) const { return of(fragment).micro_batches; }  // k, since then
+  // s, since the worker received the fragment.
+  Step steps(int fragment) const { return since_[static_cast<std::size_t>(fragment)]; }
 
   // Returns the unreported steps, and counts them as reported.
   BookedTime report() { return take_oldest(unreported_.size()); }
@@ -141,21 +138,15 @@ class FragmentProgress {
   // more.
   BookedTime receive(int fragment) {
     since_[static_cast<std::size_t>(fragment)] = {};
-    const auto in_oldest = std::ranges::max(since_, {}, &Since::steps).steps.value();
+    const auto in_oldest = std::ranges::max(since_).value();
     return take_oldest(unreported_.size() - std::min(unreported_.size(), static_cast<std::size_t>(in_oldest)));
   }
   BookedTime receive_all() {
-    std::ranges::fill(since_, Since{});
+    std::ranges::fill(since_, Step{});
     return report();
   }
 
  private:
-  struct Since {
-    Step steps{};
-    std::int64_t micro_batches = 0;
-  };
-
-  const Since& of(int fragment) const { return since_[static_cast<std::size_t>(fragment)]; }
   BookedTime take_oldest(std::size_t steps) {
     BookedTime sum;
     for (; steps > 0; --steps) {
@@ -166,7 +157,7 @@ class FragmentProgress {
     return sum;
   }
 
-  std::vector<Since> since_;
+  std::vector<Step> since_;
   std::deque<BookedTime> unreported_;
 };
 
