@@ -102,7 +102,7 @@ class WagmaSgd : public Algorithm {
     if (!others_go_on)
       last = Message::of_last_model(worker.step(), worker.publish(WorkerModel{.evaluated = options_.evaluated}));
     last.step = worker.step();
-    worker.send(Rank{worker.size()}, std::move(last));
+    worker.send(worker.server(), std::move(last));
   }
 
   void serve(Server& server) const override {
@@ -237,9 +237,8 @@ class WagmaSgd : public Algorithm {
 
   // A round's number is the number of steps before it, which is the same for all workers.
   static void average_in_group(Worker& worker) {
-    const Rank server{worker.size()};
-    worker.send(server, Message::of_model(worker.step(), worker.model()));
-    const auto mean = worker.receive({.from = server});
+    worker.send(worker.server(), Message::of_model(worker.step(), worker.model()));
+    const auto mean = worker.receive({.from = worker.server()});
     if (!mean) return;
     const double own = mean->numbers.front();
     if (own < 1)

@@ -53,7 +53,7 @@ class DynamicAveraging : public Algorithm {
       worker.report_steps();
       if (worker.budget_left()) worker.publish(WorkerModel());
     }
-    worker.send(Rank{worker.size()}, Message::of_last_model(worker.step(), worker.publish(WorkerModel())));
+    worker.send(worker.server(), Message::of_last_model(worker.step(), worker.publish(WorkerModel())));
   }
 
   void serve(Server& server) const override { ModelCoordinator(server, options_.threshold).run(); }
@@ -185,14 +185,13 @@ class DynamicAveraging : public Algorithm {
   // If the worker's model is too far from the reference, or the coordinator has requested it, sends it and waits for
   // the mean that replaces it. The model also answers a request that is in flight when the worker sends it.
   void check(Worker& worker, ModelStatePtr& reference) const {
-    const Rank coordinator{worker.size()};
-    const bool is_asked = worker.receive({.from = coordinator, .until = worker.now()}) != nullptr;
+    const bool is_asked = worker.receive({.from = worker.server(), .until = worker.now()}) != nullptr;
     const double distance = worker.distance(worker.model(), reference);
     const bool violates = !(distance * distance <= options_.threshold);  // true for NaN, so that averages show it
     if (!is_asked && !violates) return;
-    worker.send(coordinator, Message::of_model(worker.step(), worker.model(), {violates ? 1.0 : 0.0}));
-    ReceivedMessage mean = worker.receive({.from = coordinator});
-    while (mean && !mean->has_model()) mean = worker.receive({.from = coordinator});
+    worker.send(worker.server(), Message::of_model(worker.step(), worker.model(), {violates ? 1.0 : 0.0}));
+    ReceivedMessage mean = worker.receive({.from = worker.server()});
+    while (mean && !mean->has_model()) mean = worker.receive({.from = worker.server()});
     if (!mean) return;
     worker.set_model(mean->model);
     if (mean->numbers.front() == 1) reference = mean->model;

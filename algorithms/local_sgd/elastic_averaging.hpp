@@ -97,17 +97,16 @@ class ElasticAveraging : public Algorithm {
 
   void run_asynchronously(Worker& worker) const {
     const double alpha = options_.alpha;
-    const Rank server{worker.size()};
     ModelStatePtr velocity;
     while (worker.budget_left()) {
       ModelStatePtr difference;
       const bool exchanges = worker.step().value() % options_.period.value() == 0;
       if (exchanges) {
-        worker.send(server, Message::request());
+        worker.send(worker.server(), Message::request());
         const auto centre = worker.receive();
         if (!centre) return;
         difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
-        worker.send(server, Message::of_difference(worker.step(), difference));
+        worker.send(worker.server(), Message::of_difference(worker.step(), difference));
       }
       const bool is_lost = local_step(worker, velocity);
       if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));

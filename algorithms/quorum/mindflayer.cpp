@@ -16,7 +16,7 @@ bool make_trial(Worker& worker, const Deadline& deadline) {
   if (auto gradient = worker.compute_step_gradient(deadline, Samples::in_turn))
     worker.send_gradient(*std::move(gradient));
   else if (worker.now() >= deadline.at)
-    worker.send(Rank{worker.size()}, Message::note(worker.step()));
+    worker.send(worker.server(), Message::note(worker.step()));
   else
     return false;
   return true;

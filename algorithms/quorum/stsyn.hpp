@@ -73,7 +73,6 @@ class Stsyn : public Algorithm {
   explicit Stsyn(const StsynOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override {
-    const Rank server{worker.size()};
     while (worker.receive_model()) {
       const ModelStatePtr start = worker.model();
       const Step enough = std::min(options_.local_steps, std::max(worker.steps_left(), Step{1}));
@@ -86,10 +85,10 @@ class Stsyn : public Algorithm {
         (*done).micro_batches += gradient->micro_batches();
         (*done).time += gradient->compute_time();
         const bool is_enough = steps() >= enough || !worker.budget_left(BudgetView::server);
-        if (is_enough && !std::exchange(has_reported, true)) worker.send(server, Message::note(steps()));
+        if (is_enough && !std::exchange(has_reported, true)) worker.send(worker.server(), Message::note(steps()));
       }
-      if (!worker.receive({.from = server})) return;  // the round is over
-      worker.send(server, brought_by(worker, start, *done));
+      if (!worker.receive({.from = worker.server()})) return;  // the round is over
+      worker.send(worker.server(), brought_by(worker, start, *done));
     }
   }
 
