@@ -9,13 +9,13 @@
 //          published (a toy) weighs a difference of staleness s by 1 / sqrt(N), or by that times (1 + s)^(-1/2), and
 //          resets the inner optimizer in each round; HALoS' version keeps it. Here these are options; weights of 1 and
 //          kept moments are the default. Each worker goes through its own part of the data by its own count of steps;
-//          the toy takes the part that was visited least. The learning rate of a local step is the schedule's at the
-//          mean step of all workers when the round's model was sent, plus the worker's own steps since then, as in
-//          HALoS; the toy counts only the steps of one part of the data. A grace window ends early when all workers are
-//          in it, or when the budget ends. A worker whose data are used up sends the difference of the steps that it
-//          has taken. A worker that loses its state also loses the round's steps, and begins the round again from the
-//          newest model. Once all workers have left, FedBuff's last buffer is used even if it is not full. Rounds in
-//          progress at the end are dropped; the last round may exceed the budget's steps.
+//          the toy takes the part that was visited least. As in HALoS, a local step has the schedule's rate at step
+//          m + n: m is the mean step of all workers when the round's model was sent, n the number of the worker's own
+//          steps since then. The toy counts only the steps of one part of the data. A grace window ends early when all
+//          workers are in it, or when the budget ends. A worker whose data are used up sends the difference of the
+//          steps that it has taken. A worker that loses its state begins the round again from the newest model. Once
+//          all workers have left, FedBuff's last buffer is used even if it is not full. Rounds in progress at the end
+//          are dropped; the last round may exceed the budget's steps.
 // Checks:  H = 1 with plain SGD is asynchronous SGD, and with a buffer of K it is softsync; with a grace window for all
 //          workers it is Local SGD or DiLoCo; steps per second, relative to synchronous SGD: (slowest worker's step
 //          time) x mean(1 / step time).

@@ -6,9 +6,8 @@
 // Differs: a step goes along the mean of the task's gradients (in the paper their sum, with a suitable rate); each
 //          worker clips its gradients. Stale synchronous parallel with slack tau waits in the same way, but steps along
 //          each gradient, so its models also contain parts of unfinished iterations. A worker takes the newest model
-//          when it starts an iteration, and starts none for which the budget has no step. If a worker has left and the
-//          task of its last gradient is finished before that gradient arrives, it counts for the oldest unfinished
-//          task.
+//          when it starts an iteration, and starts none for which the budget has no step. The last gradient of a worker
+//          that has left may arrive after its task is finished; it then counts for the oldest unfinished task.
 // Checks:  tau = 0 equals synchronous SGD bit for bit; staleness never above tau; N gradients in each step.
 #pragma once
 

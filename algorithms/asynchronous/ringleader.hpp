@@ -1,10 +1,10 @@
 // Ringleader ASGD: asynchronous SGD that steps along the mean over workers of each worker's mean gradient, so that fast
 // workers do not weigh more. Every gradient is used.
 // Source:  Maranjyan and Richtarik 2025, "Ringleader ASGD"; its authors' code.
-//   A cycle has two phases. First no step: each gradient joins its worker's mean, and the worker starts again at the
-//   same model, until every worker has a gradient. Then N steps, each along (1 / N) sum_i mean_i: one after the
-//   gradient that completed the set, and one after the first gradient of each other worker, which joins its mean; that
-//   worker gets the new model. Further gradients of workers that have had their step count for the next cycle.
+//   A cycle has two phases. In the first each gradient joins its worker's mean, and the worker starts again at the same
+//   model, until every worker has a gradient. In the second there are N steps, each along (1 / N) sum_i mean_i. The
+//   first follows at once; each other worker's next gradient joins its mean and makes a step, and the worker gets the
+//   new model. Further gradients of workers that have had their step count for the next cycle.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; the server keeps 2 N vectors of P floats, and adds N of them in each
 //          step. Nobody waits for others.

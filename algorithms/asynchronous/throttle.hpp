@@ -2,16 +2,15 @@
 // worker's first gradient in a round has the weight 1 / N, each further one 1 / q of the one before. The round ends
 // once all workers have given one.
 // Source:  Otsuka et al., "THROTTLE". Year, venue and availability are not established: a reader cannot check this
-//          method against its source. Known from an abstract: the weights 1 / N, then 1 / q, 1 / q^2, and that the next
-//          round begins when all workers have reported.
+//          method against its source. We know only an abstract: the weights are 1 / N, then 1 / q, 1 / q^2, and the
+//          next round begins when all workers have reported.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, as for asynchronous SGD; nobody waits.
-// Differs: how 1 / q is meant is our reading. With `repeats` = "of-first" (default) it is relative to the first
-//          gradient's weight, so that q = 1 is asynchronous SGD, and an infinite q uses one gradient per worker and
-//          round. With "alone" it is the whole weight, for any N. A weight multiplies the learning rate
-//          (staleness.hpp). The server takes a step along each gradient, whatever model it was computed at. A new round
-//          only resets the counts; work in progress continues. Workers that have left are not waited for. With an
-//          infinite q, repeats are dropped.
+// Differs: the meaning of 1 / q is our reading. With `repeats` = "of-first" (default) it is relative to the first
+//          gradient's weight, so that q = 1 is asynchronous SGD. With "alone" it is the whole weight, for any N. An
+//          infinite q drops repeats. A weight multiplies the learning rate (staleness.hpp). The server takes a step
+//          along each gradient, whatever model it was computed at. A new round only resets the counts; work in progress
+//          continues. A round does not wait for workers that have left.
 // Checks:  q = 1 is asynchronous SGD bit for bit; equal constant times leave no repeats, whatever q is; a hand-worked
 //          timeline with its weights; an infinite q takes one gradient of each worker per round.
 #pragma once

@@ -4,15 +4,15 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per exchange one model each way, at most one exchange per step of an active worker; N - 1 models at the very
 //          end, for evaluation.
-// Differs: workers of one side, the active ones, ask, and workers of the other side answer, so that no two wait for
-//          each other. By default odd ranks are active and even ones passive, and each odd rank is a neighbour of each
-//          even one (as in facebookresearch/stochastic_gradient_push; not established for the paper). A passive worker
-//          answers between two of its micro-batches, so it answers sooner if its steps have more of them; in released
-//          codes a communication thread answers during a micro-batch. An active worker continues its steps while it
-//          waits, and asks again once it has its answer. `overlap_steps` limits the steps that it takes meanwhile; with
-//          0 the mixing precedes the step, as in the paper's X W - gamma g. Each worker adds half of the difference of
-//          the two sent models to its current model. This is the paper's average if its model has not changed since it
-//          was sent, and always preserves the mean of all models. All micro-batches of a step are computed at the model
+// Differs: active workers ask and passive ones answer, so that no two wait for each other. By default odd ranks are
+//          active and even ones passive, and each odd rank is a neighbour of each even one (as in
+//          facebookresearch/stochastic_gradient_push; not established for the paper). A passive worker answers between
+//          two of its micro-batches, so it answers sooner if its steps have more of them; in released codes a
+//          communication thread answers during a micro-batch. An active worker continues its steps while it waits, and
+//          asks again once it has its answer. `overlap_steps` limits the steps that it takes meanwhile; with 0 the
+//          mixing precedes the step, as in the paper's X W - gamma g. Each worker adds half of the difference of the
+//          two sent models to its current model. This is the paper's average if its model has not changed since it was
+//          sent, and always preserves the mean of all models. All micro-batches of a step are computed at the model
 //          that the step began with; weight decay and the norms of layer-wise optimizers are those of the mixed model.
 //          If the partner has left, there is no exchange; a worker that is down answers when it is up. A worker that
 //          loses its state continues from the last model that it received (gossip.hpp), and adds half of the pending
@@ -31,9 +31,9 @@
 
 namespace syncopate {
 
-// A worker's exchanges in pairs. If an active and a passive worker send each other the models s and m, the active one
-// adds (m - s) / 2 to its current model and the passive one (s - m) / 2, so the mean of all models is preserved. An
-// active worker that has lost its state, and s with it, takes the mean of m and its new model.
+// A worker's exchanges in pairs. An active and a passive worker send each other the models s and m. The active one adds
+// (m - s) / 2 to its current model, the passive one (s - m) / 2, so that the mean of all models is preserved. An active
+// worker that has lost its state, and s with it, takes the mean of m and its new model.
 class PairExchanges {
  public:
   PairExchanges(Worker& worker, Gossip& gossip, const Bipartition& bipartition)

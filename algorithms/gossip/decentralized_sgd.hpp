@@ -10,8 +10,8 @@
 //          but W must be doubly stochastic. The weight of a neighbour that has left goes to the worker itself. This
 //          preserves the mean of the others' models, unless links go one way. Momentum stays with its worker. A worker
 //          that loses its state continues from the model that a neighbour sent it for the last mixing (gossip.hpp); its
-//          old model is still a part of its receivers' models. Evaluated is the mean of all models after equal
-//          numbers of steps, or each model; this takes no time.
+//          old model is still a part of its receivers' models. Evaluations use the mean of all models after equal
+//          numbers of steps, or each model; they take no time.
 // Checks:  one worker equals SGD bit for bit; without gradients the models' differences decay by W's eigenvalues, on
 //          the ring by 1/3 + 2/3 cos(2 pi k/N) per step for wave k; with linear gradients the mean of the models is
 //          that of synchronous SGD; on the complete graph all models are the mean after each mixing.

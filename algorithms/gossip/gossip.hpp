@@ -1,8 +1,7 @@
-// Gossip: graphs, which say which workers mix models, and the common part of methods without a server: messages with
-// models, workers that stop before others, evaluation, and recovery of a worker that loses its state. That worker
-// continues with fresh moments from the last model that another worker has sent it, or from the initial model. This is
-// as if the sender repeated its last message from a log, but takes no time. None of the worker's steps count as
-// dropped, because the models that it has sent contain them.
+// Gossip: graphs, which say which workers mix models, and the common part of methods without a server.
+// Outages: a worker that loses its state continues with fresh moments from the last model that another worker has sent
+//          it, or from the initial model. This is as if the sender repeated its last message from a log, but takes no
+//          time. None of the worker's steps count as dropped, because the models that it has sent contain them.
 #pragma once
 
 #include <cstddef>

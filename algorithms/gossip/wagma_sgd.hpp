@@ -6,9 +6,9 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per round and worker a model up and a mean with one number down; at the end a model up.
 // Differs: we have not read the paper's algorithm. The sum W of a group's S models has older models of late workers.
-//          `divisor` = "paper" (our understanding, not established; the default, since workers in time then get the
-//          mean): a worker in time takes W / S, and a late one (W + own model) / (S + 1). "released", as in the code:
-//          every worker takes (W + own model) / (S + 1), so that its model counts twice if it is in time.
+//          With `divisor` = "paper" (default; our understanding, not established) a worker in time takes the mean
+//          W / S, a late one (W + own model) / (S + 1). With "released", as in the code, every worker takes
+//          (W + own model) / (S + 1), so that its model counts twice if it is in time.
 //          `order` = "step-first" (the default, not established; with one group of all workers it is Local SGD with
 //          H = 1): workers average after the step. "average-first", as in the code: they average and then step along a
 //          gradient taken before, with weight decay and norms at the average.
@@ -181,8 +181,7 @@ class WagmaSgd : public Algorithm {
     struct OfWorker {
       ModelStatePtr newest{};
       Step round{};  // the newest round at which the worker has arrived
-      Message::Kind brought =
-          Message::Kind::model;  // kind of its last message; the worker has ended unless it is model
+      Message::Kind brought = Message::Kind::model;  // by its last message; another kind: the worker has ended
     };
     struct Mean {
       ModelStatePtr model{};

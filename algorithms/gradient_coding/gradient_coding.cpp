@@ -65,8 +65,8 @@ std::vector<double> decode(const TransposedSolutions& decodings, int workers, do
   return weights;
 }
 
-// How unevenly pairs of parts share workers if part p is on the workers p + offset (mod N): the sum, over all distances
-// d > 0, of the squared number of workers that parts p and p + d share.
+// Measures how unevenly pairs of parts share workers if part p is on the workers p + offset (mod N). Parts p and p + d
+// share a number of workers; returns the sum of its squares over all distances d > 0.
 std::int64_t unevenness(const std::vector<int>& offsets, int workers) {
   std::vector<std::int64_t> shared(index_of(workers));
   for (const int a : offsets)

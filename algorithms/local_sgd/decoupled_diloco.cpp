@@ -24,7 +24,7 @@ class FragmentLearner {
     ResetOnOutage<bool> has_state(worker_, true);
     const Gradient gradient = worker_.compute_step_gradient(Samples::in_turn);
     const bool had_state = *has_state;
-    if (!had_state) begin_anew();
+    if (!had_state) restart();
     worker_.descend(gradient / worker_.micro_batches());
     progress_.add_step({.micro_batches = gradient.micro_batches(), .time = gradient.compute_time()});
     if (!had_state) worker_.send(worker_.server(), Message::note(worker_.step()));
@@ -59,7 +59,7 @@ class FragmentLearner {
     if (lost.micro_batches > 0) worker_.discard(Gradient(nullptr, lost.micro_batches, lost.time));
   }
 
-  void begin_anew() {
+  void restart() {
     discard(progress_.receive_all());
     worker_.set_model(worker_.model(), StatePolicy::reset);
     if (base_) base_ = worker_.model();

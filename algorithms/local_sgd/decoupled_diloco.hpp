@@ -1,7 +1,7 @@
 // Decoupled DiLoCo: workers (learners) take local steps and never wait. In each round a server (syncer) synchronises
-// one fragment of the model. It collects the answers (outer gradients) of the first K workers, and those that arrive
-// within a grace window after that, merges them, takes an outer step, and sends the new fragment to all workers, which
-// replace their own fragment with it.
+// one fragment of the model. It merges the answers (outer gradients) of the first K workers, and those that arrive
+// within a grace window after that. Then it takes an outer step, and sends the new fragment to all workers, which
+// replace their own by it.
 // Source:  Douillard et al. 2026, "Decoupled DiLoCo" (arXiv 2604.21428), as others describe and implement it: neither
 //          its text nor its authors' code was available.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32; fragments are equal slices. Steps are local ones.
@@ -12,20 +12,19 @@
 //          to tau rounds are. When a worker receives a new fragment, this overwrites the steps that it has taken since
 //          its answer; they count as lost once no fragment contains them. Micro-batches are counted instead of tokens
 //          (outer_optimizer.hpp). Not established: the paper's outer rate, momentum and gamma, which must be given; how
-//          a worker that was down goes on; how a fragment counts whose sender has missed an earlier one. `anchor`, from
-//          which a worker's fragment is subtracted, is the server's last value (the paper's; the default) or the value
-//          that the worker began from (others' implementation). These two differ if late answers count in their
-//          fragment's next round (`late`, ours); by default late answers are dropped. By two accounts the paper's
-//          defaults for 8 learners are K = 1, 24 fragments, H = 24 and tau = 2. Here the default is a quorum of all
-//          workers, a model of one fragment, no grace window, and rounds without pauses, so that without any key the
-//          method is DiLoCo through a server; `overlap_steps` (tau) is 2. Embeddings have the plain mean under the
-//          norm-preserving merge, as in the paper (outer_optimizer.hpp).
-//          With `local_steps` (H), as in others' implementation, rounds begin at least (H / fragments) x (step time of
-//          the slowest answer) apart. Without it a round begins when the previous one ends. If there is one fragment,
-//          and a worker's step is longer than a round, each new fragment overwrites the step, and the worker
-//          contributes nothing. A local step has the schedule's rate at step m + n: m is the mean step of all workers
-//          when the worker's newest fragment was sent, n the number of the worker's own steps since then. Inner moments
-//          stay with their workers.
+//          a worker that was down goes on; how a fragment counts if its sender has missed an earlier one. A worker's
+//          fragment is subtracted from `anchor`: the server's last value (the paper's; the default), or the value that
+//          the worker began from (others' implementation). These two differ if late answers count in their fragment's
+//          next round (`late`, ours); by default late answers are dropped. By two accounts the paper's defaults for 8
+//          learners are K = 1, 24 fragments, H = 24 and tau = 2. Here the default is a quorum of all workers, a model
+//          of one fragment, no grace window, and rounds without pauses, so that without any key the method is DiLoCo
+//          through a server; `overlap_steps` (tau) is 2. Embeddings have the plain mean under the norm-preserving
+//          merge, as in the paper (outer_optimizer.hpp). With `local_steps` (H), as in others' implementation, rounds
+//          begin at least (H / fragments) x (step time of the slowest answer) apart. Without it a round begins when the
+//          previous one ends. If there is one fragment, and a worker's step is longer than a round, each new fragment
+//          overwrites the step, and the worker contributes nothing. A local step has the schedule's rate at step m + n:
+//          m is the mean step of all workers when the worker's newest fragment was sent, n the number of the worker's
+//          own steps since then. Inner moments stay with their workers.
 // Ends:    a quorum is never more than the workers left. The server waits for a worker that is down if the quorum needs
 //          it, and otherwise no longer than the grace window. When a budget of seconds is used up, workers leave, and
 //          the open round waits for those that have not left yet: one that is down then, or far slower, extends the

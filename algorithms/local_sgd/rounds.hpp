@@ -129,8 +129,8 @@ inline void train_together(Worker& worker, Step until, const StatePolicies& poli
 // Differs: the paper's fragments are whole layers, three transformer blocks each, consecutive or strided over the
 //          depth. Here they are equal slices, so that each takes the same time; the flat vector begins with the tensors
 //          that have weight decay. With a plain mean the borders decide only when a parameter is synchronised. The
-//          result of the merge rule `rda` depends on the borders, since each part of a cut tensor counts as a tensor,
-//          and so does the result of compression, which treats each fragment separately.
+//          results of `rda` and of compression depend on them: `rda` treats each part of a cut tensor as a tensor, and
+//          compression treats each fragment separately.
 class Fragments {
  public:
   // `written`: where the experiment file has the number, for a fault that is found only once the model is known.

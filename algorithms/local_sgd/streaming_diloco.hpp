@@ -11,12 +11,11 @@
 //          if tau <= H / P, and max(H c, P A(d / P)) with a longer delay. A worker that is late by less than tau
 //          c - A(d / P) delays nobody; a worker that is always slower determines the time of a round.
 // Differs: fragments are equal slices (rounds.hpp); the paper's are layers. A fragment's average starts when it is due,
-//          p H / P steps into the round (p = 1 to P), and comes back tau steps later; the code starts it tau steps
-//          before it is due, so everything happens tau steps earlier. The code requires that P divides H and that
-//          tau < H / P, so that only one average is under way at a time; here due steps are rounded up, and tau <= H.
-//          Workers average their models; the outer gradient is the outer model minus this mean. If tau = H, a
-//          fragment's next average starts before the outer step along its last one, and the outer gradient is taken
-//          from the outer model after that step, not from the one at the average's start.
+//          p H / P steps into the round (p = 1 to P), and ends tau steps later; in the code all this is tau steps
+//          earlier. The code requires that P divides H and that tau < H / P, so that only one average is under way at a
+//          time; here due steps are rounded up, and tau <= H. Workers average their models; the outer gradient is the
+//          outer model minus this mean. If tau = H, a fragment's next average starts before the outer step along its
+//          last one. The outer gradient is then taken from the outer model after that step.
 //          A worker's fragment becomes (1 - mixing) x new + mixing x own. The tau steps taken meanwhile are not added
 //          back. Each fragment has its own outer momentum. With `compression` workers send a fragment's difference to
 //          the outer model; with error feedback each worker has a residual per fragment. The paper sends outer

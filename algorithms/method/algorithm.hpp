@@ -93,7 +93,7 @@ struct Traits {
   // steps does not show the mean time of a step.
   Step cycle{1};
   // The first step from which on all workers behave alike: between two collectives no worker decides by its own clock,
-  // rank or gradients what it does next (a deadline for compute_gradient does not count as a decision). None: never.
+  // rank or gradients what it does next. A deadline for compute_gradient is no such decision. None: never.
   std::optional<Step> lockstep_from_step{};
   // Whether workers judge the budget on their own (BudgetView::local): a budget of seconds by their own clocks.
   bool judges_budget_locally = false;

@@ -11,13 +11,12 @@
 //          for heterogeneous data stops a worker after 1.5 U steps, and leaves out the worker with most steps (the
 //          first of several), without giving a reason; the other scripts and the page do neither. Here these are the
 //          options `most_steps` and `leaves_out_most`, off by default. Moments stay with their worker; the code creates
-//          a new optimizer, without momentum, in each round.
-//          The last round is limited to the remaining steps of the budget. A worker that can take no further step,
-//          since its data or the budget's time are used up, counts as done, and stays until the round's end. No round
-//          waits for a worker that has left: K is at most the number of those present. If a worker is down
-//          when the round ends, the round waits until it is up again. A worker that loses its state loses its steps of
-//          this round, and begins the round again from the round's first model; if it had already reported U steps, it
-//          still counts as done.
+//          a new optimizer, without momentum, in each round. The last round is limited to the remaining steps of the
+//          budget. A worker that can take no further step, since its data or the budget's time are used up, counts as
+//          done, and stays until the round's end. No round waits for a worker that has left: K is at most the number of
+//          those present. If a worker is down when the round ends, the round waits until it is up again. A worker that
+//          loses its state loses its steps of this round, and begins the round again from the round's first model; if
+//          it had already reported U steps, it still counts as done.
 // Checks:  with K = N and equal constant times it is Local SGD with H = U, to rounding. With exponential step times, a
 //          round takes E[X(K:N)], the mean of the K-th smallest of N sums of U step times (Erlang distributions), and
 //          has N E[X(K:N)] / (mean step time) steps. We derived both; the paper's closed forms are not established.

@@ -4,12 +4,11 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    two all-reduces of P floats and a count per step, hidden behind computation; as many gradients as fit into
 //          them, at least `least_micro_batches` per worker and all-reduce. A step costs no extra gradient, but a second
-//          optimizer step. A step takes twice as long as an all-reduce and the rest of the slowest micro-batch then.
-// Differs: the code sums B + A in the second phase, where B has been summed before. Here the second phase sums A and
-//          adds the known sum of B: the same number of bytes, and equal up to rounding. The code's learning rate
-//          follows the number of micro-batches, here the number of steps. The code shards the optimizer's state
-//          (ZeRO-1); here an all-reduce stands for its reduce-scatter and all-gather. Nothing is computed during the
-//          last step's second phase.
+//          optimizer step. A step takes two all-reduces, and after each the rest of the slowest micro-batch.
+// Differs: in the second phase the code sums both halves. Here it sums the second half and adds the known sum of the
+//          first: equally many bytes, and equal up to rounding. The code's learning rate follows the number of
+//          micro-batches, here the number of steps. The code shards the optimizer's state (ZeRO-1); here an all-reduce
+//          stands for its reduce-scatter and all-gather. Nothing is computed during the last step's second phase.
 // Checks:  without noise, and with equal data on all workers, it equals synchronous SGD; models, times and numbers of
 //          micro-batches of an independent implementation (tests/golden/methods_2026_reference.py).
 #pragma once
@@ -52,8 +51,8 @@ class GradientsInTurn {
 // Traits::exchanged_whole of the methods of this file and of delayed_update.hpp.
 inline constexpr std::string_view sums_under_way = "only sums that workers wait for can be compressed";
 
-// Starts the sum of this worker's gradients, with the number of their micro-batches: all that it has planned. `known`:
-// the sum of the step's first part.
+// Starts the sum of this worker's gradients and of their micro-batches, which are all that it has planned. `known`: the
+// sum of the step's first part.
 inline StartedCollective start_sum(Worker& worker, Collective::Kind kind, const Gradient& gradient,
                                    const Gradient& known = {}) {
   const auto count = static_cast<double>(gradient.micro_batches());
