@@ -28,9 +28,8 @@ class RoundsByLoss final : public RoundLengths {
  public:
   RoundsByLoss(const LossPeriodOptions& options, Worker& worker)
       : options_(options),
-        formula_(options.period),
         worker_(worker),
-        period_(formula_.first()),
+        period_(options.period.first()),
         first_rate_(worker.learning_rate()),
         first_loss_(worker),
         next_step_(options.interval_steps.value_or(0)),
@@ -67,7 +66,7 @@ class RoundsByLoss final : public RoundLengths {
     if (options_.interval_s) next_s_ = (std::floor(all.time_s / *options_.interval_s) + 1) * *options_.interval_s;
     if (options_.interval_steps)
       next_step_ = (worker_.step().value() / options_.interval_steps->value() + 1) * options_.interval_steps->value();
-    period_ = formula_.next(all.loss / *initial_loss_, first_rate_ / worker_.learning_rate(), period_);
+    period_ = options_.period.next(all.loss / *initial_loss_, first_rate_ / worker_.learning_rate(), period_);
   }
 
  private:
@@ -76,7 +75,6 @@ class RoundsByLoss final : public RoundLengths {
   };
 
   LossPeriodOptions options_;
-  LossPeriod formula_;
   Worker& worker_;
   Step period_;                                      // tau_l
   double first_rate_;                                // eta_0
@@ -90,11 +88,11 @@ class RoundsByLoss final : public RoundLengths {
 
 class PeriodByLoss final : public SyncPeriod {
  public:
-  explicit PeriodByLoss(const LossPeriodOptions& options) : options_(options), formula_(options.period) {}
+  explicit PeriodByLoss(const LossPeriodOptions& options) : options_(options) {}
 
   // The length of the first round; later ones are not known in advance.
   Step at(Step, double, Step left) const override {
-    return std::clamp(formula_.first(), Step{1}, std::max(left, Step{1}));
+    return std::clamp(options_.period.first(), Step{1}, std::max(left, Step{1}));
   }
   std::unique_ptr<RoundLengths> begin(Worker& worker) const override {
     return std::make_unique<RoundsByLoss>(options_, worker);
@@ -109,7 +107,6 @@ class PeriodByLoss final : public SyncPeriod {
 
  private:
   LossPeriodOptions options_;
-  LossPeriod formula_;
 };
 
 StatePolicy due_after(Step done, Step period) {
@@ -118,29 +115,27 @@ StatePolicy due_after(Step done, Step period) {
 
 }  // namespace
 
-Step LossPeriod::first() const { return clipped(steps(1, 1)); }
-
 Step LossPeriod::next(double loss, double rate, Step before) const {
   const double exact = steps(loss, rate);
   if (!std::isfinite(exact)) return before;
   const Step period = clipped(exact);
-  if (period < before || options_.not_below == NotBelow::take) return period;
-  if (options_.not_below == NotBelow::keep) return before;
-  return clipped(options_.shrinkage * static_cast<double>(before.value()));
+  if (period < before || not_below == NotBelow::take) return period;
+  if (not_below == NotBelow::keep) return before;
+  return clipped(shrinkage * static_cast<double>(before.value()));
 }
 
 double LossPeriod::steps(double loss, double rate) const {
-  const double ratio = options_.follows_rate ? rate * loss : loss;
-  const auto initial = static_cast<double>(options_.initial.value());
-  return options_.form == Form::adacomm ? std::sqrt(ratio) * initial : std::sqrt(initial * ratio);
+  const double ratio = follows_rate ? rate * loss : loss;
+  const auto tau_0 = static_cast<double>(initial.value());
+  return form == Form::adacomm ? std::sqrt(ratio) * tau_0 : std::sqrt(tau_0 * ratio);
 }
 
 Step LossPeriod::clipped(double steps) const {
   constexpr double rounding = 1e-12;
   constexpr double longest = 1e15;  // beyond any run; exact as a double and as a Step
   const Step period{static_cast<Step::Rep>(std::ceil(std::min(steps, longest) * (1 - rounding)))};
-  const Step bounded = options_.maximum ? std::min(period, *options_.maximum) : period;
-  return std::max(bounded, options_.minimum);
+  const Step bounded = maximum ? std::min(period, *maximum) : period;
+  return std::max(bounded, minimum);
 }
 
 std::unique_ptr<const SyncPeriod> make_loss_period(const LossPeriodOptions& options) {
@@ -182,7 +177,7 @@ double half_life(double beta) { return beta > 0 ? std::log(0.5) / std::log(beta)
 
 LossPeriodOptions read_loss_period(Settings& settings, const AlgorithmContext& context) {
   LossPeriodOptions options;
-  LossPeriod::Options& period = options.period;
+  LossPeriod& period = options.period;
   const Key initial{"initial_period", "The formula's tau_0: the first period, or its square in Paddle's formula.",
                     "steps"};
   period.initial = settings.integer(initial, 1, most_of_a_period);

@@ -22,8 +22,7 @@ namespace syncopate {
 //          from others' code. A value within 1e-12 (relative) above a whole number counts as that number. If the
 //          formula gives NaN or infinity, as for F_0 = 0 or eta_l = 0, the period does not change.
 // Checks:  with a constant loss and rate every period is tau_0, or ceil(sqrt(tau_0)) by Paddle's formula.
-class LossPeriod {
- public:
+struct LossPeriod {
   enum class Form { adacomm, paddle };
   // The next period if the formula's period is not below the last one.
   enum class NotBelow {
@@ -31,35 +30,30 @@ class LossPeriod {
     keep,    // the last period
     shrink,  // gamma times the last period
   };
-  struct Options {
-    Step initial{1};  // tau_0
-    Form form = Form::adacomm;
-    bool follows_rate = false;  // whether the root contains the factor eta_0 / eta_l
-    NotBelow not_below = NotBelow::take;
-    double shrinkage = 0.5;  // gamma, in (0, 1)
-    Step minimum{1};
-    std::optional<Step> maximum{};  // at least `minimum`
-  };
   static constexpr Step longest_of_paddle{16};
 
-  explicit LossPeriod(const Options& options) : options_(options) {}
+  Step initial{1};  // tau_0
+  Form form = Form::adacomm;
+  bool follows_rate = false;  // whether the root contains the factor eta_0 / eta_l
+  NotBelow not_below = NotBelow::take;
+  double shrinkage = 0.5;  // gamma, in (0, 1)
+  Step minimum{1};
+  std::optional<Step> maximum{};  // at least `minimum`
 
   // The first interval's period: the formula's for F_l = F_0 and eta_l = eta_0.
-  Step first() const;
+  Step first() const { return clipped(steps(1, 1)); }
   // loss: F_l / F_0; rate: eta_0 / eta_l; before: tau_{l-1}.
   Step next(double loss, double rate, Step before) const;
 
  private:
   double steps(double loss, double rate) const;
   Step clipped(double steps) const;
-
-  Options options_;
 };
 
 // Rounds whose period LossPeriod updates after each interval. An interval is a number of steps or of seconds; if
 // neither is given, it is one round.
 struct LossPeriodOptions {
-  LossPeriod::Options period{};
+  LossPeriod period{};
   std::optional<Step> interval_steps{};
   std::optional<double> interval_s{};  // T_0
 };

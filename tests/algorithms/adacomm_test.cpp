@@ -46,7 +46,7 @@ TEST(AdaComm, OfAConstantLossEqualsLocalSgdWithTheFirstPeriodBitForBit) {
   const auto expected = setup.run(LocalSgd(make_constant_period(4), {}));
   for (const bool follows_rate : {false, true})
     for (const NotBelow not_below : {NotBelow::take, NotBelow::keep}) {
-      const LossPeriod::Options period{.initial = 4, .follows_rate = follows_rate, .not_below = not_below};
+      const LossPeriod period{.initial = 4, .follows_rate = follows_rate, .not_below = not_below};
       for (const LossPeriodOptions& options :
            {LossPeriodOptions{.period = period}, LossPeriodOptions{.period = period, .interval_steps = 5},
             LossPeriodOptions{.period = period, .interval_s = 6.0}}) {
@@ -62,7 +62,7 @@ TEST(AdaComm, ByTheRateIsAsIfTheLossRose) {
   setup.objective = std::make_shared<ConstantLoss>();
   setup.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
       .shape = LearningRate::Shape::step, .peak = 0.4, .decay_steps = {Step{8}, Step{16}}, .decay_factor = 0.25});
-  const LossPeriod::Options period{.initial = 4, .follows_rate = true};
+  const LossPeriod period{.initial = 4, .follows_rate = true};
   EXPECT_THAT(steps_of(setup.run(AdaComm({.period = period}))), ElementsAre(4, 8, 16, 30));  // periods 4, 4, 8, 16
 }
 
