@@ -190,7 +190,7 @@ inline std::unique_ptr<Algorithm> make_post_local_sgd(Settings& settings, const 
       shorter = level.period;
       options.levels.push_back(level);
     }
-  read_buffer_policy(settings, options.policies);
+  options.policies = read_buffer_policies(settings);
   return std::make_unique<PostLocalSgd>(std::move(options));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -19,6 +20,14 @@ StatePolicy read_moment(Settings& settings, const Key& key, StatePolicy fallback
   return settings.choice(
       key, {{"keep", StatePolicy::keep}, {"average", StatePolicy::average}, {"reset", StatePolicy::reset}}, fallback,
       words);
+}
+
+StatePolicies with_weights(Settings& settings, const AlgorithmContext& context, StatePolicies policies) {
+  policies.weights = settings.choice(
+      {"weights", "Weights of models in an average: equal, or by the workers' training samples (FedAvg)."},
+      {{"equal", ModelWeights::equal}, {"samples", ModelWeights::samples}}, ModelWeights::equal);
+  check_model_weights(settings, context.divides_data, policies);
+  return policies;
 }
 
 // The data's next `count` micro-batches, spread evenly over the workers and taken from as few steps as possible.
@@ -87,18 +96,19 @@ std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const Alg
 }
 
 StatePolicies read_state_policies(Settings& settings) {
-  StatePolicies policies;
   const Key all{"moments", "What happens to the optimizer's moments when models are averaged."};
   const Key first{"first_moment", "What happens to the first moment, which is SGD's momentum."};
   const Key second{"second_moment", "What happens to the second moment."};
   const StatePolicy moments = read_moment(settings, all, StatePolicy::keep);
-  policies.average.moments = {read_moment(settings, first, moments, "as `moments`"),
+  const std::array of_each = {read_moment(settings, first, moments, "as `moments`"),
                               read_moment(settings, second, moments, "as `moments`"), moments};
-  read_buffer_policy(settings, policies);
+  StatePolicies policies = read_buffer_policies(settings);
+  policies.average.moments = of_each;
   return policies;
 }
 
-void read_buffer_policy(Settings& settings, StatePolicies& policies) {
+StatePolicies read_buffer_policies(Settings& settings) {
+  StatePolicies policies;
   constexpr std::optional<StatePolicy> recalibrated;  // statistics kept at an average, and estimated for evaluations
   const Key key{"buffers",
                 "What happens to BatchNorm statistics at an average; recalibrate: estimate them before evaluations."};
@@ -109,9 +119,18 @@ void read_buffer_policy(Settings& settings, StatePolicies& policies) {
                                                                     {"recalibrate", recalibrated}},
                                                                    StatePolicy::average);
   policies.average.buffers = buffers.value_or(StatePolicy::keep);
-  if (buffers) return;
+  if (buffers) return policies;
   const Key count{"recalibration_micro_batches", "Micro-batches for estimating BatchNorm statistics.", "micro-batches"};
   policies.recalibration_micro_batches = static_cast<int>(settings.integer(count, 1, 1'000'000, 128));
+  return policies;
+}
+
+StatePolicies read_state_policies(Settings& settings, const AlgorithmContext& context) {
+  return with_weights(settings, context, read_state_policies(settings));
+}
+
+StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context) {
+  return with_weights(settings, context, read_buffer_policies(settings));
 }
 
 void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
@@ -121,13 +140,6 @@ void publish(Participant& participant, const StatePolicies& policies, const Mode
       Publication{.model = model ? model : participant.model(),
                   .ensemble = std::move(ensemble),
                   .recalibration = micro_batches_to_come(participant, policies.recalibration_micro_batches)});
-}
-
-void read_model_weights(Settings& settings, bool divides_data, StatePolicies& policies) {
-  policies.weights = settings.choice(
-      {"weights", "Weights of models in an average: equal, or by the workers' training samples (FedAvg)."},
-      {{"equal", ModelWeights::equal}, {"samples", ModelWeights::samples}}, ModelWeights::equal);
-  check_model_weights(settings, divides_data, policies);
 }
 
 void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies) {

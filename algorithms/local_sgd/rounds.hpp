@@ -84,27 +84,15 @@ struct StatePolicies {
 };
 
 // Reads `moments` = "keep" (default), "average" or "reset"; the same for one moment, `first_moment` (SGD's momentum)
-// and `second_moment`; and the keys of read_buffer_policy.
+// and `second_moment`; and the keys of read_buffer_policies.
 StatePolicies read_state_policies(Settings& settings);
-// Reads `buffers` = "average" (default), "keep", "reset" or "recalibrate", the last with recalibration_micro_batches
-// (default: 128).
-void read_buffer_policy(Settings& settings, StatePolicies& policies);
-
-// Reads `weights` = "equal" (default) or "samples", which is allowed only if the data are divided among the workers and
-// averages are not compressed.
-void read_model_weights(Settings& settings, bool divides_data, StatePolicies& policies);
-inline StatePolicies read_state_policies(Settings& settings, const AlgorithmContext& context) {
-  StatePolicies policies = read_state_policies(settings);
-  read_model_weights(settings, context.divides_data, policies);
-  return policies;
-}
-// Reads only `buffers` and `weights`, for methods that treat moments in one way.
-inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context) {
-  StatePolicies policies;
-  read_buffer_policy(settings, policies);
-  read_model_weights(settings, context.divides_data, policies);
-  return policies;
-}
+// Reads only `buffers` = "average" (default), "keep", "reset" or "recalibrate", the last with
+// recalibration_micro_batches (default: 128), for methods that treat moments in one way.
+StatePolicies read_buffer_policies(Settings& settings);
+// With the context these functions also read `weights` = "equal" (default) or "samples", which is allowed only if the
+// data are divided among the workers and averages are not compressed.
+StatePolicies read_state_policies(Settings& settings, const AlgorithmContext& context);
+StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context);
 // Reports a fault if `weights` = "samples" is not allowed, for methods that read `weights` themselves.
 void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies);
 
