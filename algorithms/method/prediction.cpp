@@ -10,15 +10,11 @@ namespace syncopate {
 
 namespace {
 
-// The largest slice of the parameters: the last of equal slices is never smaller than the others.
-Bytes model_part(Bytes parameters, int servers) {
-  return Slice{.index = servers - 1, .count = servers}.bytes_of(parameters);
-}
-
-template <typename Of>
-double least_over_workers_s(int workers, const Of& duration_of) {
+// The time of a message between a server and the worker with the fastest link.
+double least_message_s(const PredictionInput& input, Bytes payload) {
   Duration least = longest_duration;
-  for (const Rank worker : Ranks(workers)) least = std::min(least, duration_of(worker));
+  for (const Rank worker : Ranks(input.workers))
+    least = std::min(least, input.network.message({.from = worker, .to = Rank{input.workers}, .payload = payload}));
   return to_seconds(least);
 }
 
@@ -92,16 +88,13 @@ double PredictionInput::average_s(const AveragePolicy& policy) const {
   return to_seconds(network.all_reduce(workers, payload));
 }
 
+// The last of equal slices is never smaller than the others.
 double PredictionInput::message_s(int servers) const {
-  const Bytes payload = model_part(parameter_bytes, servers);
-  return least_over_workers_s(
-      workers, [&](Rank worker) { return network.message({.from = worker, .to = Rank{workers}, .payload = payload}); });
+  return least_message_s(*this, Slice{.index = servers - 1, .count = servers}.bytes_of(parameter_bytes));
 }
 
 double PredictionInput::gradient_message_s(int servers) const {
-  if (!packet) return message_s(servers);
-  return least_over_workers_s(
-      workers, [&](Rank worker) { return network.message({.from = worker, .to = Rank{workers}, .payload = *packet}); });
+  return packet ? least_message_s(*this, *packet) : message_s(servers);
 }
 
 double Prediction::effective_speedup_error() const {
