@@ -19,9 +19,10 @@ std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
 
 // A code, still without parts, in which each worker is a separate group.
 GradientCode code_of_single_workers(int workers, int needed) {
-  GradientCode code{.parts = ByRank<std::vector<GradientCode::Part>>(workers), .group = ByRank<int>(workers)};
-  code.groups = workers;
-  code.needed = needed;
+  GradientCode code{.parts = ByRank<std::vector<GradientCode::Part>>(workers),
+                    .group = ByRank<int>(workers),
+                    .groups = workers,
+                    .needed = needed};
   for (const Rank worker : Ranks(workers)) code.group[worker] = worker.value;
   return code;
 }
@@ -138,7 +139,6 @@ GradientCode fractional_repetition(int workers, int stragglers) {
     const int group = code.group[worker] = worker.value / size;
     for (int part = group * size; part < (group + 1) * size; ++part) code.parts[worker].push_back({part});
   }
-  code.decode = [](std::span<const Rank> arrived) { return std::vector<double>(arrived.size(), 1.0); };
   return code;
 }
 
@@ -163,7 +163,6 @@ GradientCode stochastic_code(int workers, const StochasticCodeOptions& options) 
   code.merges = options.copies > 1;
   for (int part = 0; part < workers; ++part)
     for (const int holder : holders[index_of(part)]) code.parts[Rank{holder}].push_back({part, weight});
-  code.decode = [](std::span<const Rank> arrived) { return std::vector<double>(arrived.size(), 1.0); };
   return code;
 }
 

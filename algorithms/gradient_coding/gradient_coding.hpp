@@ -49,7 +49,9 @@ struct GradientCode {
   bool in_double_precision = false;  // for messages and their sum, in which terms with large weights cancel
   bool merges = true;                // whether several messages of a step may contain the same part
   // [message]: its weight in the sum, for messages of different groups in order of arrival.
-  std::function<std::vector<double>(std::span<const Rank> arrived)> decode{};
+  std::function<std::vector<double>(std::span<const Rank> arrived)> decode = [](std::span<const Rank> arrived) {
+    return std::vector<double>(arrived.size(), 1.0);
+  };
 };
 
 // Cyclic repetition, for any number of workers: worker i holds the parts i .. i + s (mod N), and any N - s messages

@@ -64,11 +64,9 @@ void Mindflayer::serve(Server& server) const {
     Gradient sum;
     ByRank<int> made(server.size(), 0);
     const auto count_missing = [&] {
-      const auto is_missing = [&](Rank worker) {
-        return made[worker] < options_.of(worker).count && !server.has_left(worker);
-      };
       std::int64_t missing = 0;
-      for (const Rank worker : Ranks(server.size())) missing += is_missing(worker) ? 1 : 0;
+      for (const Rank worker : Ranks(server.size()))
+        if (made[worker] < options_.of(worker).count && !server.has_left(worker)) ++missing;
       return missing;
     };
     for (std::int64_t missing = count_missing(); missing > 0;) {
