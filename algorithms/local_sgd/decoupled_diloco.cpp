@@ -177,8 +177,7 @@ void DecoupledDiLoCo::serve(Server& server) const {
   options_.fragments.check(server);
   GraceWindow grace(options_.grace.value_or(GraceOptions{}));
   FragmentAnswers answers(server, options_.fragments.count(), options_.late);
-  OuterState outer;
-  std::vector<bool> has_stepped(static_cast<std::size_t>(options_.fragments.count()));
+  FragmentMoments moments;
   OpenRound round;
   while (server.budget_left()) {
     answers.open(round);
@@ -194,9 +193,7 @@ void DecoupledDiLoCo::serve(Server& server) const {
     const AnswerTotals totals(taken, server.micro_batches());
     grace.record_step(totals.slowest_step_s);
     if (totals.slowest_sync_s) grace.record_sync(*totals.slowest_sync_s);
-    const auto place = static_cast<std::size_t>(fragment.index);
-    server.descend(stepped(server, fragment, taken, !has_stepped[place], outer), totals.micro_batches);
-    has_stepped[place] = true;
+    server.descend(stepped(server, fragment, taken, moments), totals.micro_batches);
     server.publish();
     if (!server.budget_left()) return;
     round = {.number = round.number + Step{1}, .begins = begun, .last_ended = server.now()};
@@ -208,7 +205,7 @@ void DecoupledDiLoCo::serve(Server& server) const {
 }
 
 ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, const std::vector<FragmentAnswer>& answers,
-                                       bool is_first, OuterState& outer) const {
+                                       FragmentMoments& moments) const {
   const ModelStatePtr last = server.model();
   std::vector<WeightedState> differences;
   for (const FragmentAnswer& answer : answers) {
@@ -218,12 +215,8 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
   }
   const ModelStatePtr merged = merge(server, options_.merge, std::move(differences), fragment);
   const ModelStatePtr average = server.combine({{1, last}, {-1, merged}}, merged);
-  // Each fragment updates only its own part of the outer moments, which are undefined before its first step.
-  OuterState moved = is_first ? OuterState() : outer;
-  const ModelStatePtr next =
-      options_.outer(server, {.last = last, .average = average, .inner_rate = server.learning_rate()}, moved);
-  outer = with_slice(server, outer, moved, fragment);
-  return server.with_slice(last, next, fragment);
+  const OuterStep at{.last = last, .average = average, .inner_rate = server.learning_rate()};
+  return moments.step(server, options_.outer, at, fragment);
 }
 
 std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const AlgorithmContext& context) {

@@ -200,8 +200,8 @@ class DecoupledDiLoCo : public Algorithm {
 
  private:
   // Returns the server's model after an outer step that changes only `fragment`.
-  ModelStatePtr stepped(const Server& server, Slice fragment, const std::vector<FragmentAnswer>& answers, bool is_first,
-                        OuterState& outer) const;
+  ModelStatePtr stepped(const Server& server, Slice fragment, const std::vector<FragmentAnswer>& answers,
+                        FragmentMoments& moments) const;
 
   DecoupledOptions options_;
 };

@@ -57,7 +57,7 @@ class OuterFragments {
         outer_(outer),
         mixing_(mixing),
         policies_(policies),
-        own_(static_cast<std::size_t>(fragments.count())),
+        rates_(static_cast<std::size_t>(fragments.count())),
         model_(worker.model()) {}
 
   bool are_under_way() const { return !under_way_.empty(); }
@@ -68,20 +68,19 @@ class OuterFragments {
 
   // Records the learning rate of a local step for all fragments.
   void add_step(double rate) {
-    for (Own& fragment : own_) fragment.rate.add(rate);
+    for (MeanRate& fragment : rates_) fragment.add(rate);
   }
   // Starts the average of this fragment of the worker's model, to be finished at the planned step `due`. With
   // compression, workers send the fragment's difference to the outer model, that is, its outer gradient.
   void start(int fragment, Step due) {
-    Own& own = own_[static_cast<std::size_t>(fragment)];
+    MeanRate& rate = rates_[static_cast<std::size_t>(fragment)];
     const Averaging averaging{.policy = policies_.average,
                               .weight = policies_.model_weight(),
                               .slice = fragments_.slice(fragment),
                               .from = model_,
                               .rest_is_needed = false};
-    under_way_.push_back(
-        {fragment, due, own.rate.value(), worker_.start(Collective::average(worker_.model(), averaging))});
-    own = {.has_state = own.has_state};
+    under_way_.push_back({fragment, due, rate.value(), worker_.start(Collective::average(worker_.model(), averaging))});
+    rate = {};
   }
   // Waits for the oldest average and takes an outer step along it. The worker then adopts the new fragment, mixed with
   // its own, and publishes the outer model.
@@ -91,11 +90,7 @@ class OuterFragments {
     const ModelStatePtr mean = worker_.finish(std::move(average)).model;
     has_come_ = true;
     const Slice slice = fragments_.slice(fragment);
-    bool& has_state = own_[static_cast<std::size_t>(fragment)].has_state;
-    OuterState state = std::exchange(has_state, true) ? state_ : OuterState();
-    const ModelStatePtr stepped = outer_(worker_, {.last = model_, .average = mean, .inner_rate = rate}, state);
-    model_ = worker_.with_slice(model_, stepped, slice);
-    state_ = syncopate::with_slice(worker_, state_, state, slice);
+    model_ = moments_.step(worker_, outer_, {.last = model_, .average = mean, .inner_rate = rate}, slice);
     const ModelStatePtr own = worker_.model();
     const ModelStatePtr mixed = worker_.combine({{1 - mixing_, model_}, {mixing_, own}});
     worker_.set_model(worker_.with_slice(own, mixed, slice));
@@ -103,10 +98,6 @@ class OuterFragments {
   }
 
  private:
-  struct Own {
-    MeanRate rate{};  // mean learning rate since the fragment's last average started
-    bool has_state = false;
-  };
   struct UnderWay {
     int fragment;
     Step due;
@@ -119,11 +110,11 @@ class OuterFragments {
   const OuterOptimizer& outer_;
   double mixing_;
   const StatePolicies& policies_;
-  std::vector<Own> own_;
+  std::vector<MeanRate> rates_;  // mean learning rates since each fragment's last average started
   std::deque<UnderWay> under_way_{};
   bool has_come_ = false;  // whether an average has been finished
   ModelStatePtr model_;
-  OuterState state_{};
+  FragmentMoments moments_{};
 };
 
 using LateRuleRow = RuleRow<LateRule(Settings&)>;  // the sentence says where the next round begins

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "workers/training/model_average.hpp"
 
@@ -124,11 +125,17 @@ OuterOptimizer make_adaptive_outer(const AdaptiveOuter& o) {
   };
 }
 
-OuterState with_slice(const Participant& worker, const OuterState& whole, const OuterState& part, Slice slice) {
-  const auto replaced = [&](const ModelStatePtr& all, const ModelStatePtr& own) {
-    return all && own ? worker.with_slice(all, own, slice) : own;
+ModelStatePtr FragmentMoments::step(const Participant& worker, const OuterOptimizer& outer, const OuterStep& at,
+                                    Slice fragment) {
+  has_stepped_.resize(static_cast<std::size_t>(fragment.count));
+  const bool has_stepped = std::exchange(has_stepped_[static_cast<std::size_t>(fragment.index)], true);
+  OuterState moved = has_stepped ? moments_ : OuterState();
+  const ModelStatePtr next = outer(worker, at, moved);
+  const auto updated = [&](const ModelStatePtr& whole, const ModelStatePtr& part) {
+    return whole && part ? worker.with_slice(whole, part, fragment) : part;
   };
-  return {replaced(whole.first, part.first), replaced(whole.second, part.second)};
+  moments_ = {updated(moments_.first, moved.first), updated(moments_.second, moved.second)};
+  return worker.with_slice(at.last, next, fragment);
 }
 
 std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }

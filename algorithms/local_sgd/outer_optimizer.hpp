@@ -33,12 +33,21 @@ struct OuterState {
   ModelStatePtr first{};   // the momentum
   ModelStatePtr second{};  // the second moment; adaptive optimizers only
 };
-// Returns `whole` with one slice of each moment taken from `part`. A null moment of `whole` is replaced by the whole
-// moment of `part`.
-OuterState with_slice(const Participant& worker, const OuterState& whole, const OuterState& part, Slice slice);
 
 // Returns the new model, and updates the worker's outer moments. Empty: there is no outer step.
 using OuterOptimizer = std::function<ModelStatePtr(const Participant& worker, const OuterStep& at, OuterState& state)>;
+
+// The outer moments of a model whose fragments take outer steps separately.
+class FragmentMoments {
+ public:
+  // Takes an outer step from `at.last` that changes only one fragment of the model and of the moments. A fragment's
+  // first step begins without moments.
+  ModelStatePtr step(const Participant& worker, const OuterOptimizer& outer, const OuterStep& at, Slice fragment);
+
+ private:
+  OuterState moments_{};  // undefined in fragments that have not stepped
+  std::vector<char> has_stepped_{};
+};
 
 // The next model is x - rate (x - a), which is a for a rate of 1.
 OuterOptimizer make_plain_outer(double rate);
