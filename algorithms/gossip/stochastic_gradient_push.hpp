@@ -41,6 +41,8 @@ struct PushOptions {
   Overlap overlap = Overlap::paper;
   IndividualModels evaluated = IndividualModels::mean;
   GossipGraphPtr graph = nullptr;  // null: one receiver in turn, 1, 2, 4, ... ranks further
+
+  bool is_released() const { return overlap == Overlap::released && overlap_steps > Step{0}; }
 };
 
 class StochasticGradientPush : public Algorithm {
@@ -49,7 +51,7 @@ class StochasticGradientPush : public Algorithm {
 
   void run(Worker& worker) const override {
     const Step overlap = options_.overlap_steps;
-    const bool is_released = options_.overlap == PushOptions::Overlap::released && overlap > Step{0};
+    const bool is_released = options_.is_released();
     const GossipGraphPtr graph = graph_of(worker.size());
     const double least = least_weight(options_, *graph);
     Gossip gossip(worker, options_.evaluated);
@@ -80,7 +82,7 @@ class StochasticGradientPush : public Algorithm {
   // None for the released form, in which the number of messages depends on which workers are late.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const Step every = std::max(options_.overlap_steps, Step{1});
-    if (options_.overlap == PushOptions::Overlap::released && options_.overlap_steps > Step{0}) return std::nullopt;
+    if (options_.is_released()) return std::nullopt;
     const Step exchanges = (input.steps.value() + every.value() - 1) / every.value();
     const std::int64_t messages = graph_of(input.workers)->messages_in(exchanges) + input.workers - 1;
     return Communicated{input.steps.value(), Bytes{messages * (input.parameter_bytes.value() + 8)}};
@@ -192,7 +194,7 @@ class StochasticGradientPush : public Algorithm {
   static double least_weight(const PushOptions& options, const GossipGraph& graph) {
     const double healthy = graph.least_weight() / 8;
     if (options.overlap_steps == Step{0}) return healthy;
-    return healthy * graph.least_kept() / (options.overlap == PushOptions::Overlap::paper ? 1 : 64);
+    return healthy * graph.least_kept() / (options.is_released() ? 64 : 1);
   }
 
   // Called after each step. Begins an exchange every max(tau, 1) steps, and waits for the messages of all earlier
