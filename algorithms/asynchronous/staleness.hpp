@@ -77,7 +77,7 @@ struct UpdateRate {
   }
 };
 
-// Takes a step along one gradient, and publishes the model, if the server accepts the gradient. Returns whether it does.
+// If the server accepts this gradient, takes a step along it and publishes the model. Returns whether it does.
 inline bool step_along(Server& server, const Message& message, const StepOptions& step,
                        const AcceptOptions& options = any_gradient) {
   if (!server.accept(message, options)) return false;

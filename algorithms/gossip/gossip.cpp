@@ -165,8 +165,8 @@ std::vector<WeightedLink> links_in(const DataFile& file, int workers, const List
   return links;
 }
 
-// Reads the keys `file` and `file_hash` of the table, and the file. Its columns `from` and `to` contain ranks from 0. No
-// pair may occur twice, and no worker may be linked with itself. Returns none after a fault.
+// Reads the keys `file` and `file_hash` of the table, and the file, whose columns `from` and `to` contain ranks from 0.
+// No pair may occur twice, and no worker may be linked with itself. Returns none after a fault.
 std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& how) {
   const std::size_t faults = table.faults_so_far();
   const auto file = find_data_file(table);

@@ -180,7 +180,7 @@ class WagmaSgd : public Algorithm {
    private:
     struct OfWorker {
       ModelStatePtr newest{};
-      Step round{};  // the newest round at which the worker has arrived
+      Step round{};                                  // the newest round at which the worker has arrived
       Message::Kind brought = Message::Kind::model;  // by its last message; another kind: the worker has ended
     };
     struct Mean {

@@ -38,7 +38,7 @@ class LocalSteps {
   std::function<void(Gradient&)> see_{};
 };
 
-// Takes `count` steps, or fewer if the budget or the worker's data end, and calls `after_step` with the learning rate of
+// Takes `count` steps, or fewer if the budget or the worker's data end. Calls `after_step` with the learning rate of
 // each. If the steps stop, skips the rest, unless `count` means "until a budget of seconds or samples is used up".
 template <typename AfterStep>
 void take_steps(Worker& worker, LocalSteps& steps, Step count, const AfterStep& after_step) {
