@@ -151,7 +151,7 @@ ServerUpdate read_buffered(Settings& settings, const BudgetCheck& differences) {
 }
 
 using ServerUpdateRow = RuleRow<ServerUpdate(Settings&, const BudgetCheck&)>;
-constexpr std::array rows = {
+constexpr std::array update_rows = {
     ServerUpdateRow{"plain", "a step of `rate` along each difference", read_plain},
     ServerUpdateRow{"nesterov", "a step with Nesterov's momentum along each difference", read_nesterov},
     ServerUpdateRow{"look-ahead", "a step along each difference and a running mean of all (momentum look-ahead)",
@@ -267,7 +267,7 @@ ServerUpdate make_buffered_update(const Buffered& options) {
 }
 
 ServerUpdate make_server_update(Settings settings, const BudgetCheck& differences) {
-  const auto* const row = settings.row({"name", "The server's step along a difference."}, rows);
+  const auto* const row = settings.row({"name", "The server's step along a difference."}, update_rows);
   if (!row)  // without a known name no key of a rule is reported as unknown
     for (const std::string_view key :
          {"rate", "momentum", "hand_out", "beta1", "beta2", "tau", "every", "share", "size", "reduce"})

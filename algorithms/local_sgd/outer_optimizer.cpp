@@ -43,7 +43,7 @@ OuterOptimizer read_adaptive(Settings& s) {
   return make_adaptive_outer(options);
 }
 
-constexpr std::array rows = {
+constexpr std::array outer_rows = {
     OuterOptimizerRow{
         "plain", "a step of `rate` from the last model towards the average; rate 1 is Local SGD",
         [](Settings& s) { return make_plain_outer(s.number(outer_rate, Range::finite_positive(), 1.0)); }},
@@ -138,10 +138,10 @@ ModelStatePtr FragmentMoments::step(const Participant& worker, const OuterOptimi
   return worker.with_slice(at.last, next, fragment);
 }
 
-std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
+std::span<const OuterOptimizerRow> outer_optimizers() { return outer_rows; }
 
 OuterOptimizer make_outer_optimizer(Settings settings) {
-  const auto* const row = settings.row({"name", "Which outer optimizer."}, rows);
+  const auto* const row = settings.row({"name", "Which outer optimizer."}, outer_rows);
   if (!row)  // without a known name no key of an optimizer is reported as unknown
     for (const std::string_view key : {"rate", "momentum", "beta1", "beta2", "tau"})
       static_cast<void>(settings.has(key));

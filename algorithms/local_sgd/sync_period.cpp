@@ -228,7 +228,7 @@ class RoundsByStep final : public RoundLengths {
 };
 
 constexpr std::size_t known_before = 4;  // the first rows are rules that every method can use
-constexpr std::array rules = {
+constexpr std::array period_rows = {
     SyncPeriodRow{"constant", "averages every `steps` steps", read_constant},
     SyncPeriodRow{"power",
                   "averages every max(minimum, floor((coefficient / learning rate)^power)) steps; power 2 is the "
@@ -278,11 +278,11 @@ std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step) {
   return std::make_unique<PostLocalPeriod>(switch_step, most);
 }
 
-std::span<const SyncPeriodRow> sync_periods() { return rules; }
+std::span<const SyncPeriodRow> sync_periods() { return period_rows; }
 
 std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const AlgorithmContext& context,
                                                    bool may_follow_run) {
-  const std::span<const SyncPeriodRow> known = sync_periods().first(may_follow_run ? rules.size() : known_before);
+  const std::span<const SyncPeriodRow> known = sync_periods().first(may_follow_run ? period_rows.size() : known_before);
   const auto* const row = settings.row({"rule", "Which rule."}, known);
   return row ? row->make(settings, context) : make_constant_period(1);
 }

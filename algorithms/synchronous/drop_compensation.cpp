@@ -223,7 +223,7 @@ DropCompensation read_recomputation(Settings& settings, const AlgorithmContext& 
   return make_recomputation(every);
 }
 
-constexpr std::array rows = {
+constexpr std::array compensation_rows = {
     DropCompensationRow{"none", "dropped micro-batches are lost", read_none},
     DropCompensationRow{"extra-steps", "the run is extended until it has computed as much as was planned",
                         read_extra_steps},
@@ -258,10 +258,11 @@ DropCompensation make_recomputation(Step every_steps) {
           .computes_dropped = true};
 }
 
-std::span<const DropCompensationRow> drop_compensations() { return rows; }
+std::span<const DropCompensationRow> drop_compensations() { return compensation_rows; }
 
 DropCompensation read_drop_compensation(Settings& settings, const AlgorithmContext& context) {
-  const auto* const row = settings.row({"compensation", "Compensation for dropped micro-batches."}, rows, "none");
+  const auto* const row =
+      settings.row({"compensation", "Compensation for dropped micro-batches."}, compensation_rows, "none");
   return row->make(settings, context);
 }
 

@@ -228,7 +228,7 @@ DropThreshold read_automatic_threshold(Settings& settings, const AlgorithmContex
   return make_automatic_threshold(options);
 }
 
-constexpr std::array rules = {
+constexpr std::array threshold_rows = {
     DropThresholdRow{"fixed", "`threshold_s` in every step", read_fixed},
     DropThresholdRow{"automatic",
                      "none while `calibration_steps` are measured, then always the one with the best effective "
@@ -308,7 +308,7 @@ DropThreshold make_fixed_threshold(Duration threshold) {
           .forecast = [forecast](const ThresholdQuestion&) { return forecast; }};
 }
 
-std::span<const DropThresholdRow> drop_thresholds() { return rules; }
+std::span<const DropThresholdRow> drop_thresholds() { return threshold_rows; }
 
 DropThreshold read_drop_threshold(Settings& settings, const AlgorithmContext& context) {
   const bool has_table = settings.has("threshold");
@@ -321,7 +321,7 @@ DropThreshold read_drop_threshold(Settings& settings, const AlgorithmContext& co
   if (!has_table) return read_fixed(settings, context);
   Settings table =
       settings.section({"threshold", "A rule that finds the threshold; give either this table or threshold_s."});
-  const auto* const row = table.row({"rule", "Which rule."}, rules);
+  const auto* const row = table.row({"rule", "Which rule."}, threshold_rows);
   return row ? row->make(table, context) : make_fixed_threshold(longest_duration);
 }
 
