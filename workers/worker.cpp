@@ -240,6 +240,8 @@ bool Worker::loses_state(Attempts& attempts) {
   if (!may_lose_state_ || !context_.cluster.has_lost_state(rank_)) return false;
   ++states_lost_;
   if (compressed_messages_) compressed_messages_->forget();
+  if (compressed_sum_) compressed_sum_->forget();
+  if (compressed_average_) compressed_average_->forget();
   if (++attempts.restarts >= most_restarts) give_up(attempts);
   return true;
 }
@@ -326,7 +328,7 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   // A reduced gradient was counted when it was summed.
   if (!gradient.reduced()) {
     if (compressed_average_ && !steps_began_at_) steps_began_at_ = model();
-    if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
+    if (!recovery_) declare_newest(model_);
     book_local_step(gradient, planned);
   }
   take_step(gradient, options, Clipping::of_step);
@@ -387,7 +389,6 @@ void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, 
 void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options, CalledFrom at) {
   if (options.counted == Counted::by_tensor)
     fail("a sum with one count per tensor (Counted::by_tensor) cannot be compressed");
-  if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_sum_->forget();
   const Contribution contribution = contribution_with(gradient, options.planned);
   const Place place{"all_reduce_sum", at};
   const double count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
@@ -460,7 +461,6 @@ Collective Worker::compressed(Collective&& average) {
     fail(
         "this average cannot be compressed: it is of a group, includes moments, has a weight, or has other slices than "
         "the method declared");
-  if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_average_->forget();
   steps_began_at_ = nullptr;
   return compressed_average_->exchange(std::move(average));
 }
@@ -553,9 +553,8 @@ bool Worker::receive_model(std::vector<double>* numbers, CalledFrom at) {
   if (taken_ >= data_ || has_last_model_) return false;
   steps_are_versions_ = true;
   if (context_.cluster.servers().hold_slices()) return receive_slices(at);
-  auto message = context_.cluster.receive(rank_, server(), never, {"receive_model", at});
+  const auto message = receive_at({.from = server()}, {"receive_model", at});
   if (!message) return false;
-  if (message->answers > 0) receive_answers(*message);
   adopt(*message);
   if (numbers) *numbers = std::move(message->numbers);
   return message->kind != Message::Kind::last_model;
@@ -587,10 +586,9 @@ bool Worker::receive_slices(CalledFrom at) {
   Step newest{};
   bool is_last = false;
   const auto receive_slice = [&](std::size_t shard) {
-    auto message =
-        context_.cluster.receive(rank_, context_.cluster.server(static_cast<int>(shard)), never, {"receive_model", at});
+    const Rank server = context_.cluster.server(static_cast<int>(shard));
+    const auto message = receive_at({.from = server}, {"receive_model", at});
     if (!message) return false;
-    if (message->answers > 0) receive_answers(*message);
     slice_steps_[shard] = message->step;
     newest = std::max(newest, message->step);
     kept_total_ = message->kept;
@@ -636,8 +634,8 @@ void Worker::send_slices(const Gradient& gradient, CalledFrom at) {
   }
 }
 
-ReceivedMessage Worker::receive(const ReceiveOptions& which, CalledFrom at) {
-  auto message = context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
+ReceivedMessage Worker::receive_at(const ReceiveOptions& which, const Place& place) {
+  auto message = context_.cluster.receive(rank_, which.from, which.until, place);
   if (message && message->answers > 0) receive_answers(*message);
   return message;
 }

@@ -64,7 +64,6 @@ struct Budget {
   std::optional<Bytes> bytes{};
 };
 
-enum class OfEmbeddings;  // workers/training/model_average.hpp
 class CompressedMessages;
 class Compressor;
 // One compressor per slice of the model, or one for the whole model.
@@ -474,9 +473,8 @@ class Worker final : public Participant {
   // it has sent its last model (which is still adopted), or if this worker's data are used up. With several servers it
   // waits until it has a slice from each of them, all of the same version. Worker 0 then publishes the whole model,
   // because no server has it.
-  bool receive_model(CalledFrom at = CalledFrom::current()) { return receive_model(nullptr, at); }
-  // For a server that holds the whole model: stores the numbers sent with it, unless `numbers` is null.
-  bool receive_model(std::vector<double>* numbers, CalledFrom at = CalledFrom::current());
+  // `numbers`, if not null, gets the numbers sent with a whole model.
+  bool receive_model(std::vector<double>* numbers = nullptr, CalledFrom at = CalledFrom::current());
   // Adopts the model or slice in a message from `receive`, and the server's step. For servers that send models unasked.
   void adopt(const Message& from_server);
   // Sends a step's sum over M micro-batches, labelled with the step of the model at which it was computed. With several
@@ -487,7 +485,9 @@ class Worker final : public Participant {
                      CalledFrom at = CalledFrom::current());
 
   // Returns the next message, or nothing once `until` has passed or no participant is left to send one.
-  ReceivedMessage receive(const ReceiveOptions& which = next_message, CalledFrom at = CalledFrom::current());
+  ReceivedMessage receive(const ReceiveOptions& which = next_message, CalledFrom at = CalledFrom::current()) {
+    return receive_at(which, {"receive", at});
+  }
 
  private:
   // State at the beginning of the local steps since the last agreement. A worker that loses its state goes back to it.
@@ -531,6 +531,7 @@ class Worker final : public Participant {
   }
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
   void book_local_step(const Gradient& gradient, std::int64_t planned);
+  ReceivedMessage receive_at(const ReceiveOptions& which, const Place& place);
   bool receive_slices(CalledFrom at);
   void send_slices(const Gradient& gradient, CalledFrom at);
   void start_from(Step version);
@@ -547,8 +548,7 @@ class Worker final : public Participant {
   std::int64_t kept_before_ = 0;  // micro-batches at the agreement before the last one
   int idle_rounds_ = 0;           // successive collectives that added no micro-batch
   int states_lost_ = 0;
-  std::unique_ptr<CompressedSum> compressed_sum_;  // null: sums are dense
-  int compressed_at_loss_ = 0;                     // value of states_lost_ at the last compressed sum or average
+  std::unique_ptr<CompressedSum> compressed_sum_;          // null: sums are dense
   std::unique_ptr<CompressedAverage> compressed_average_;  // null: averages are dense
   ModelStatePtr steps_began_at_;  // for compressed averages: the model at which local steps began; null: no step since
   std::optional<Recovery> recovery_;  // set from the first local step on, if the worker may lose its state
