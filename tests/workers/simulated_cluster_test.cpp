@@ -228,7 +228,9 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
       worker.average_model({.policy = {.moments = {moments, moments}}});
     }));
   });
-  EXPECT_EQ(text, "worker 1 averages with a different policy than the others");
+  EXPECT_EQ(text,
+            "worker 1 calls average_model (moments: reset, reset, keep; buffers: average; parameters: average), "
+            "but the others wait in average_model");
 }
 
 // The times of whole steps are drawn ahead: for several workers, or for several steps of one. Whatever is requested in
@@ -510,12 +512,13 @@ TEST(StartedCollectives, AWorkerHasOnePartialSumUnderWay) {
 }
 
 TEST(StartedCollectives, DescriptionsMustBeAlike) {
-  EXPECT_THAT(failure_of([](Cluster& cluster, Rank self) {
-                const Slice slice{self == Rank{2} ? 1 : 0, 2};
-                cluster.finish(self, cluster.start(self, Collective::average(nullptr, {.slice = slice}), {}, here()),
-                               here());
-              }),
-              testing::HasSubstr("worker 2 contributes a different slice than the others"));
+  EXPECT_THAT(
+      failure_of([](Cluster& cluster, Rank self) {
+        const Slice slice{self == Rank{2} ? 1 : 0, 2};
+        cluster.finish(self, cluster.start(self, Collective::average(nullptr, {.slice = slice}), {}, here()), here());
+      }),
+      testing::HasSubstr("worker 2 calls average_model of slice 1 of 2, but the others wait in average_model of "
+                         "slice 0 of 2"));
 }
 
 // OverlappedExchange: exchanges that begin during the backward pass, compared with a closed form for equal workers, and

@@ -38,10 +38,13 @@ std::string describe(const Collective::Terms& terms) {
   using Kind = Collective::Kind;
   std::string text = properties_of(terms.kind).name;
   if (terms.kind == Kind::broadcast_packet) text += fmt::format(" from worker {}", terms.root.value);
-  const auto& [moments, buffers, parameters] = terms.policy;
-  if (terms.kind == Kind::average)
-    text += fmt::format(" (policy {}{}{}{})", static_cast<int>(moments[0]), static_cast<int>(moments[1]),
-                        static_cast<int>(buffers), static_cast<int>(parameters));
+  if (terms.policy != AveragePolicy()) {
+    constexpr const char* names[] = {"keep", "average", "reset"};
+    const auto name = [&](StatePolicy policy) { return names[static_cast<int>(policy)]; };
+    const auto& [moments, buffers, parameters] = terms.policy;
+    text += fmt::format(" (moments: {}, {}, {}; buffers: {}; parameters: {})", name(moments[0]), name(moments[1]),
+                        name(moments[2]), name(buffers), name(parameters));
+  }
   if (terms.numbers > 0) text += fmt::format(" with {} numbers", terms.numbers);
   if (terms.slice.count > 1) text += fmt::format(" of slice {} of {}", terms.slice.index, terms.slice.count);
   return text;

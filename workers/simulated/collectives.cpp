@@ -10,7 +10,7 @@ StartedCollective PendingCollectives::start(Rank rank, Collective&& what, const 
                                             const Place& place) {
   CollectiveGroup& group = group_of(rank, what);
   PendingCollective& collective = next_collective_of(group, rank, place);
-  join(collective, group, rank, std::move(what), place);
+  join(collective, group, rank, std::move(what));
   const std::int64_t number = started_by(group, rank);
   ++state_[rank].collectives_under_way;
   book_arrival(group, collective, rank, part);
@@ -27,7 +27,7 @@ AgreedProgress PendingCollectives::all_reduce_sum(Rank rank, Gradient& gradient,
     sum.numbers.resize(numbers.size());
   }
   if (sum.kind != Kind::all_reduce || sum.numbers.size() != numbers.size() || sum.slice.count > 1)
-    check_sum(collective, rank, numbers, place);
+    check_sum(collective, rank, numbers);
   sum.gradient += std::move(gradient);
   for (std::size_t i = 0; i < numbers.size(); ++i) sum.numbers[i] += numbers[i];
   book_arrival(all_, collective, rank, part);
@@ -41,9 +41,9 @@ AgreedProgress PendingCollectives::all_reduce_sum(Rank rank, Gradient& gradient,
 }
 
 // A separate function, so that all_reduce_sum needs no stack space for it if the check is not needed.
-void PendingCollectives::check_sum(const PendingCollective& collective, Rank rank, std::span<const double> numbers,
-                                   const Place& place) const {
-  check_alike(collective, rank, Collective::all_reduce({}, numbers), collective.what.numbers.size(), place);
+void PendingCollectives::check_sum(const PendingCollective& collective, Rank rank,
+                                   std::span<const double> numbers) const {
+  check_alike(collective, rank, Collective::all_reduce({}, numbers));
 }
 
 inline void PendingCollectives::book_arrival(CollectiveGroup& group, PendingCollective& collective, Rank rank,
@@ -101,12 +101,12 @@ void PendingCollectives::fail_if_left(CollectiveGroup& group, std::int64_t numbe
     if (state_[member].ended && started_by(group, member) <= number) fail_for_who_left(place);
 }
 
-void PendingCollectives::join(PendingCollective& collective, const CollectiveGroup& group, Rank rank, Collective&& what,
-                              const Place& place) {
+void PendingCollectives::join(PendingCollective& collective, const CollectiveGroup& group, Rank rank,
+                              Collective&& what) {
   const std::size_t members = group.members.size(), member = group.members.place_of(rank);
+  const std::size_t count = what.numbers.size();
   Collective& sum = collective.what;
-  const bool is_first = collective.arrived == 0;
-  if (is_first) {
+  if (collective.arrived == 0) {
     sum.kind = what.kind;
     sum.policy = what.policy;
     sum.group_size = what.group_size;
@@ -114,10 +114,9 @@ void PendingCollectives::join(PendingCollective& collective, const CollectiveGro
     sum.slice = what.slice;
     sum.known = std::move(what.known);
     sum.rest_is_needed = what.rest_is_needed;
-    sum.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? members : 1));
+    sum.numbers.resize(count * (what.kind == Kind::all_gather ? members : 1));
   }
-  const std::size_t count = sum.numbers.size() / (what.kind == Kind::all_gather ? members : 1);
-  check_alike(collective, rank, what, count, place);
+  check_alike(collective, rank, what);
   switch (what.kind) {
     case Kind::all_reduce:
     case Kind::first_part:
@@ -153,19 +152,13 @@ void PendingCollectives::join(PendingCollective& collective, const CollectiveGro
   }
 }
 
-void PendingCollectives::check_alike(const PendingCollective& collective, Rank rank, const Collective& what,
-                                     std::size_t count, const Place& place) const {
-  const Collective& others = collective.what;
-  const auto fail = [&](const std::string& how) { throw RunFailure(state_.name(rank) + how); };
-  if (what.kind != others.kind)
-    fail(fmt::format(" calls {}, but the others wait in {}", place.operation, collective.place.operation));
-  if (what.numbers.size() != count)
-    fail(fmt::format(" contributes {} numbers, but the others contribute {}", what.numbers.size(), count));
-  if (what.policy != others.policy) fail(" averages with a different policy than the others");
-  if (what.slice != others.slice) fail(" contributes a different slice than the others");
-  if (what.root != others.root)
-    fail(fmt::format(" broadcasts from rank {}, but the others broadcast from rank {}", what.root.value,
-                     others.root.value));
+void PendingCollectives::check_alike(const PendingCollective& collective, Rank rank, const Collective& what) const {
+  const Collective::Terms own = what.terms();
+  Collective::Terms others = collective.what.terms();
+  if (others.kind == Kind::all_gather) others.numbers /= state_.options.workers;  // these are all workers' numbers
+  if (own != others)
+    throw RunFailure(
+        fmt::format("{} calls {}, but the others wait in {}", state_.name(rank), describe(own), describe(others)));
 }
 
 // Begins the group's next collective once all members have arrived. A group's collectives run one after another.
@@ -178,14 +171,12 @@ void PendingCollectives::begin_next(CollectiveGroup& group) {
                             .members = count,
                             .payload = payload_of(next->what, state_.options.training, count),
                             .first = first,
-                            .number = is_of_all ? traffic_.next_collective() : group.begun++};
+                            .number = is_of_all ? state_.collectives_begun++ : group.begun++};
   group.under_way = true;
   const Time at = std::max(next->last_arrival, group.free_at);
-  if (overlaps(*next) && count > 1)
+  if (is_of_all || count > 1)
     traffic_.begin_collective(at, call, Event::Kind::finish_collective, &group,
-                              next->buckets.end(state_.options.network, call, group.free_at) - at);
-  else if (is_of_all || count > 1)
-    traffic_.begin_collective(at, call, Event::Kind::finish_collective, &group);
+                              overlaps(*next) ? &next->buckets : nullptr, group.free_at);
   else  // a single member: no communication
     state_.schedule_end(at, Event::Kind::finish_collective, &group);
 }
@@ -447,12 +438,9 @@ void PartialSums::begin_if_due() {
   const CollectiveCall call{.operation = properties_of(Collective::Kind::partial_all_reduce).operation,
                             .members = state_.options.workers,
                             .payload = state_.options.training.parameter_bytes(),
-                            .number = traffic_.next_collective()};
-  if (state_.options.network.overlap() && call.members > 1)
-    traffic_.begin_collective(state_.now(), call, Event::Kind::finish_partial, nullptr,
-                              open_.buckets.end(state_.options.network, call, open_.free_from) - state_.now());
-  else
-    traffic_.begin_collective(state_.now(), call, Event::Kind::finish_partial, nullptr);
+                            .number = state_.collectives_begun++};
+  traffic_.begin_collective(state_.now(), call, Event::Kind::finish_partial, nullptr,
+                            state_.options.network.overlap() ? &open_.buckets : nullptr, open_.free_from);
 }
 
 void PartialSums::end_sum() {

@@ -119,9 +119,12 @@ Traffic::Traffic(SimulationState& state)
 }
 
 void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group,
-                               Duration length) {
+                               const BucketArrivals* buckets, Time free_from) {
   if (state_.options.only_servers_send_to_workers)
     throw std::logic_error("the method starts a collective, but its traits say that only its servers send to workers");
+  const NetworkModel& network = state_.options.network;
+  const bool overlaps = buckets && call.members > 1;
+  const Duration length = overlaps ? buckets->end(network, call, free_from) - at : network.collective(call);
   state_.bytes += collective_bytes(call);
   if (!has_links_ || call.members == 1) return state_.schedule_end(later(at, length), end, group);
   crossings_[group] = {.call = call, .end = end, .length = length, .transit = {.progress = {.head = at, .tail = at}}};

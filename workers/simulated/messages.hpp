@@ -22,14 +22,10 @@ class Traffic {
   explicit Traffic(SimulationState& state);
 
   // Begins a collective at time `at` and schedules the event `end` at its end. A group has one collective at a time.
-  // Partial sums (`group` null) also come one at a time.
-  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group) {
-    begin_collective(at, call, end, group, state_.options.network.collective(call));
-  }
-  // For a collective that has partly overlapped computation: from `at` on it takes `length` more.
-  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group, Duration length);
-  // The number of the next collective of all workers; its cost may depend on it.
-  std::int64_t next_collective() { return collectives_begun_++; }
+  // Partial sums (`group` null) also come one at a time. `buckets`: the arrivals at an exchange that overlaps the
+  // backward pass and begins at `free_from` or later; null: no overlap.
+  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group,
+                        const BucketArrivals* buckets, Time free_from);
 
   // Schedules the event `deliver` at the message's arrival.
   void send(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
@@ -109,7 +105,6 @@ class Traffic {
   std::vector<std::int64_t> sent_;     // number of messages sent, by rank; empty if costs do not vary
   std::map<CollectiveGroup*, Crossing> crossings_;
   std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // latest time by connection (from, to, hop)
-  std::int64_t collectives_begun_ = 0;                              // collectives of all workers
 };
 
 // A message arrives at its send time plus the network's cost, in (time, number) order. Sending does not block.

@@ -107,17 +107,15 @@ class PendingCollectives {
   }
   [[gnu::noinline]] static PendingCollective& older_collective(CollectiveGroup& group, std::int64_t number);
   [[gnu::noinline]] PendingCollective& add_collective(CollectiveGroup& group, const Place& place);
-  [[gnu::noinline]] void check_sum(const PendingCollective& collective, Rank rank, std::span<const double> numbers,
-                                   const Place& place) const;
+  [[gnu::noinline]] void check_sum(const PendingCollective& collective, Rank rank,
+                                   std::span<const double> numbers) const;
   [[gnu::noinline]] void fail_if_left(CollectiveGroup& group, std::int64_t number, const Place& place);
   void book_arrival(CollectiveGroup& group, PendingCollective& collective, Rank rank, const Contribution& part);
   void wait_for_end(Rank rank, const PendingCollective& collective, const Place& place);
   [[gnu::noinline]] static void release(PendingCollective& collective);
   static void take_leave(const CollectiveGroup& group, PendingCollective& collective);
-  void join(PendingCollective& collective, const CollectiveGroup& group, Rank rank, Collective&& what,
-            const Place& place);
-  void check_alike(const PendingCollective& collective, Rank rank, const Collective& what, std::size_t count,
-                   const Place& place) const;
+  void join(PendingCollective& collective, const CollectiveGroup& group, Rank rank, Collective&& what);
+  void check_alike(const PendingCollective& collective, Rank rank, const Collective& what) const;
   bool overlaps(const PendingCollective& collective) const {
     return overlap_ && collective.what.kind == Collective::Kind::all_reduce;
   }

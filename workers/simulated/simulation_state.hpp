@@ -193,10 +193,7 @@ class SimulationState {
     constexpr int calls_between_polls = 256;
     if (++calls_since_poll_ % calls_between_polls == 0 && interrupted()) throw Interrupted();
   }
-  // Inline, so that it costs only a branch if durations are not recorded.
-  void record_duration(Rank rank, const MicroBatch& slot, Duration duration) {
-    if (options.record && options.record->durations) add_duration(rank, slot, duration);
-  }
+  void record_duration(Rank rank, const MicroBatch& slot, Duration duration);
   // Destroys the fibers, which unwinds the programs that have not ended.
   void clear() {
     for (SimulatedParticipant& participant : participants_) participant.fiber.reset();
@@ -219,6 +216,7 @@ class SimulationState {
   Bytes bytes{};
   std::int64_t kept = 0;  // micro-batches kept in collectives, over all workers
   std::int64_t collectives = 0;
+  std::int64_t collectives_begun = 0;  // by all workers; the cost of a collective may depend on its number
   std::int64_t messages = 0;
   int ended_workers = 0;  // workers whose programs have ended
   int leaves = 0;         // workers that have left
@@ -231,7 +229,6 @@ class SimulationState {
 
  private:
   [[noreturn]] void fail_for_end_of_clock(Rank rank) const;
-  void add_duration(Rank rank, const MicroBatch& slot, Duration duration);
 
   Time now_{};
   EventQueue<Event> events_;
@@ -315,9 +312,7 @@ class SleepTracker {
   }
 
   // The following do nothing in runs without pauses.
-  void begin(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
-    if (!none()) begin_one(worker, slot, deadline);
-  }
+  void begin(Rank worker, const MicroBatch& slot, const Deadline& deadline);
   void end(Rank worker) {
     if (!none()) end_one(worker);
   }
@@ -331,7 +326,6 @@ class SleepTracker {
     Time cut_at{};  // latest end of the sleep
     Time trailing_until{};
   };
-  void begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline);
   void end_one(Rank worker);
   void pass(Rank worker, Time until, const char* what);
 
