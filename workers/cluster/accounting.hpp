@@ -459,9 +459,7 @@ struct RunTotals {
 // The rows of steps.csv of a run, in order. Every cluster closes its rows here.
 class StepRows {
  public:
-  // `observer` may be null. `begin`: the run's start, or the end of the last row that an earlier cluster closed.
-  explicit StepRows(RunObserver* observer, Time begin = start_time, Bytes sent = {})
-      : observer_(observer), begin_(begin), sent_(sent) {}
+  explicit StepRows(RunObserver* observer) : observer_(observer) {}  // `observer` may be null
 
   // Closes a row. It lasts from the end of the previous row and includes the bytes sent since then.
   void close(StepRow row, Time end, Bytes sent_so_far) {
@@ -485,8 +483,8 @@ class StepRows {
 
  private:
   RunObserver* observer_;
-  Time begin_;
-  Bytes sent_;
+  Time begin_ = start_time;  // end of the last closed row
+  Bytes sent_{};             // until then
 };
 
 }  // namespace syncopate

@@ -345,8 +345,7 @@ ProgressSoFar PendingCollectives::progress() const {
                          .kept = state_.kept,
                          .collectives = state_.collectives,
                          .bytes = state_.bytes,
-                         .row_begin = state_.rows.begin(),
-                         .sent_before_row = state_.rows.sent()};
+                         .rows = state_.rows};
   for (const Rank worker : state_.workers()) {
     Book& book = progress.books[worker] = state_[worker].book;
     book.pass(Activity::wait, last_arrival_, {});

@@ -25,10 +25,6 @@ struct WentOnInLockstep {};
 
 Rank rank_at(std::size_t place) { return Rank{static_cast<int>(place)}; }
 
-void poll_interrupt() {
-  if (interrupted()) throw Interrupted();
-}
-
 // LockstepCluster::add_times for a deadline that discards running micro-batches, `limit` nanoseconds after the end of
 // the last collective. This is the inner loop of DropCompute. It has no branches, so that it is vectorised.
 SYNCOPATE_VECTOR_CLONES
@@ -58,11 +54,12 @@ class LockstepCluster : public Cluster {
            !options.pauses && !options.compute_time.can_run_out() && !options.compute_time.follows_samples();
   }
 
+  explicit LockstepCluster(const SimulatedOptions& options)
+      : LockstepCluster(options, {.rows = StepRows(options.observer)}) {}
   // `so_far`: the state of another cluster at the end of a collective, from which this one continues.
-  explicit LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far = {})
+  LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far)
       : options_(options),
-        before_(std::move(so_far.books)),
-        met_at_(so_far.end),
+        so_far_(std::move(so_far)),
         spent_(size()),
         is_stopped_(size()),
         is_lost_(options.workers),
@@ -70,11 +67,7 @@ class LockstepCluster : public Cluster {
         last_micro_batch_(options.network.overlap() ? size() : 0),
         busy_(size()),
         discarded_(size()),
-        kept_(size()),
-        kept_in_all_(so_far.kept),
-        collectives_(so_far.collectives),
-        bytes_(so_far.bytes),
-        rows_(options.observer, so_far.row_begin, so_far.sent_before_row) {}
+        kept_(size()) {}
 
   int workers() const override { return options_.workers; }
   Servers servers() const override { return 0; }
@@ -85,9 +78,9 @@ class LockstepCluster : public Cluster {
   RunTotals totals() const {
     const Duration since = *std::ranges::max_element(spent_);
     RunTotals totals;
-    totals.end = met_at_ + since;
-    totals.bytes = bytes_;
-    totals.collectives = collectives_;
+    totals.end = so_far_.end + since;
+    totals.bytes = so_far_.bytes;
+    totals.collectives = so_far_.collectives;
     for (const Rank worker : Ranks(options_.workers)) {
       const Book book = book_of(worker, since);
       totals.add(book.account_at(book.now(), {}, DecidedBy::workers), book.tally(), DecidedBy::workers);
@@ -95,17 +88,17 @@ class LockstepCluster : public Cluster {
     return totals;
   }
 
-  Time now(Rank) const override { return met_at_ + spent_.front(); }
+  Time now(Rank) const override { return so_far_.end + spent_.front(); }
   int workers_left(Rank) override { return options_.workers; }
   bool has_left(Rank, Rank) const override { return false; }
   std::optional<Gradient> compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override {
     if (deadline.at_message) fail_for_unlike("compute_gradient until a message");
-    poll_interrupt();
+    throw_if_interrupted();
     const bool is_drawn = drawn_.step == slot.step && slot.index >= drawn_.first && slot.index < drawn_.end();
     if (!is_drawn) draw(slot);
     const auto times = drawn_.of(slot.index, size());
-    const Duration limit = deadline.at - met_at_;
+    const Duration limit = deadline.at - so_far_.end;
     const bool ends = deadline.at != never && limit < longest_duration;
     const bool is_plain = ends && deadline.preempt == Preempt::discard;
     const bool is_kept_by_any = is_plain ? add_until(limit.count(), size(), times.data(), spent_.data(),
@@ -119,8 +112,8 @@ class LockstepCluster : public Cluster {
   }
 
   Gradient compute_gradients(Rank, const ModelStatePtr& at, const MicroBatch& first, int count) override {
-    poll_interrupt();
-    const Duration room = never - met_at_;
+    throw_if_interrupted();
+    const Duration room = never - so_far_.end;
     const auto length = static_cast<std::size_t>(count);
     draw_rows(first, count, [&](std::size_t begin, std::size_t workers, std::span<const Duration> rows) {
       for (std::size_t i = 0; i < workers; ++i) {
@@ -151,14 +144,14 @@ class LockstepCluster : public Cluster {
     const AgreedProgress agreement = meet(what, what.is_first_exchange() ? nullptr : &contribution, place);
     started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
     started_->gradient.mark_reduced();
-    return {what.kind, std::nullopt, collectives_, contribution.step};
+    return {what.kind, std::nullopt, so_far_.collectives, contribution.step};
   }
 
   CollectiveResult finish(Rank, StartedCollective&&, Place) override {
     if (!started_ || spent_.front() > Duration{}) fail_for_unlike("finish with work since the start");
     return *std::exchange(started_, std::nullopt);
   }
-  Bytes bytes_sent() const override { return bytes_; }
+  Bytes bytes_sent() const override { return so_far_.bytes; }
 
   // Methods whose workers act alike do not call the following functions, which throw std::logic_error.
   bool has_ended(Rank, const StartedCollective&, Place place) override { fail_for_unlike(place.operation); }
@@ -220,7 +213,7 @@ class LockstepCluster : public Cluster {
     bool is_computed = false;
     for (std::size_t i = 0; i < size(); ++i) {
       if (is_stopped_[i]) continue;
-      const Time start = met_at_ + spent_[i];
+      const Time start = so_far_.end + spent_[i];
       const MicroBatchEnd end = end_of_micro_batch(start, times[i], deadline);
       const Duration taken = end.at - start;
       spent_[i] += taken;
@@ -242,21 +235,21 @@ class LockstepCluster : public Cluster {
     const CollectiveCall call{.operation = properties_of(what.kind).operation,
                               .members = options_.workers,
                               .payload = payload_of(what, options_.training, options_.workers),
-                              .number = collectives_++};
+                              .number = so_far_.collectives++};
     const Duration until_arrival = *std::ranges::max_element(spent_);
-    const Time end = end_of(what, call, met_at_ + until_arrival);
+    const Time end = end_of(what, call, so_far_.end + until_arrival);
     if (end == never) throw RunFailure(explain_end_of_clock("the cluster"));
     until_arrivals_ += until_arrival;
-    communicating_ += end - (met_at_ + until_arrival);
+    communicating_ += end - (so_far_.end + until_arrival);
     for (std::size_t i = 0; i < size(); ++i) busy_[i] += spent_[i];
     std::ranges::fill(spent_, Duration{});
     std::ranges::fill(is_stopped_, 0);
-    met_at_ = end;
-    bytes_ += collective_bytes(call);
+    so_far_.end = end;
+    so_far_.bytes += collective_bytes(call);
     StepRow row;
     if (part) book(*part, row);
-    rows_.close(what.kind, row, end, bytes_);
-    return {.time = end, .micro_batches = kept_in_all_, .bytes = bytes_};
+    so_far_.rows.close(what.kind, row, end, so_far_.bytes);
+    return {.time = end, .micro_batches = so_far_.kept, .bytes = so_far_.bytes};
   }
 
   Time end_of(const Collective& what, const CollectiveCall& call, Time last_arrival) {
@@ -264,9 +257,9 @@ class LockstepCluster : public Cluster {
     if (!overlap || what.kind != Collective::Kind::all_reduce || call.members == 1)
       return later(last_arrival, options_.network.collective(call));
     BucketArrivals buckets;
-    for (std::size_t i = 0; i < size(); ++i) buckets.arrive(*overlap, met_at_ + spent_[i], last_micro_batch_[i]);
+    for (std::size_t i = 0; i < size(); ++i) buckets.arrive(*overlap, so_far_.end + spent_[i], last_micro_batch_[i]);
     std::ranges::fill(last_micro_batch_, Duration{});
-    return buckets.end(options_.network, call, met_at_);
+    return buckets.end(options_.network, call, so_far_.end);
   }
 
   void book(const Contribution& part, StepRow& row) {
@@ -279,7 +272,7 @@ class LockstepCluster : public Cluster {
     planned_ += part.planned;
     row.add(
         {.kept = kept_by_all, .planned = options_.workers * part.planned, .step = part.step, .period = part.period});
-    kept_in_all_ += kept_by_all;
+    so_far_.kept += kept_by_all;
     computed_by_all_ = 0;
     std::ranges::fill(computed_, 0);
   }
@@ -288,7 +281,7 @@ class LockstepCluster : public Cluster {
   Book book_of(Rank worker, Duration since_meeting) const {
     const auto i = static_cast<std::size_t>(worker.value);
     const Duration busy = busy_[i] + spent_[i];
-    Book book = before_.empty() ? Book(worker, start_time, nullptr) : before_[worker];
+    Book book = so_far_.books.empty() ? Book(worker, start_time, nullptr) : so_far_.books[worker];
     book.pass(Activity::compute, book.now() + busy, {});
     book.pass(Activity::wait, book.now() + (until_arrivals_ + since_meeting - busy), {});
     book.pass(Activity::communicate, book.now() + communicating_, {});
@@ -300,7 +293,7 @@ class LockstepCluster : public Cluster {
 
   void check_clock() const {
     const auto latest = std::ranges::max_element(spent_);
-    if (*latest >= never - met_at_)
+    if (*latest >= never - so_far_.end)
       throw RunFailure(explain_end_of_clock(fmt::format("worker {}", latest - spent_.begin())));
   }
 
@@ -310,15 +303,16 @@ class LockstepCluster : public Cluster {
   }
   [[noreturn]] void fail_for_lost(const Place& place) const {
     const Place lost_in{.operation = "a micro-batch that never ends", .at = SourceLine::current()};
-    Deadlock deadlock{.at = met_at_, .after_loss = true};
+    Deadlock deadlock{.at = so_far_.end, .after_loss = true};
     for (const Rank worker : Ranks(options_.workers))
       deadlock.workers_by_state[what_it_waits_for(is_lost_[worker] ? &lost_in : &place)].push_back(worker.value);
     throw RunFailure(explain(deadlock));
   }
 
   SimulatedOptions options_;
-  ByRank<Book> before_;  // books of the cluster that this one continues; empty: there is no such cluster
-  Time met_at_{};        // end of the last collective, at which all workers' clocks are equal
+  // At the end of the last collective, when all workers' clocks are equal. The books are those of the cluster that this
+  // one continues.
+  ProgressSoFar so_far_;
   // The following are arrays, which become books only at the end of the run: a step processes arrays with vector
   // instructions, but the books of thousands of workers would not fit the caches. By worker, since the last collective:
   std::vector<Duration> spent_;
@@ -337,10 +331,6 @@ class LockstepCluster : public Cluster {
   std::int64_t planned_ = 0;   // per worker
   Duration until_arrivals_{};  // total over the collectives: from the end of the previous one to the last arrival
   Duration communicating_{};
-  std::int64_t kept_in_all_ = 0;
-  std::int64_t collectives_ = 0;
-  Bytes bytes_{};
-  StepRows rows_;
   std::optional<CollectiveResult> started_;
   Drawn drawn_;
   std::vector<Duration> drawn_rows_;  // scratch

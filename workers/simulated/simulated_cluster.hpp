@@ -60,8 +60,7 @@ struct ProgressSoFar {
   std::int64_t kept = 0;  // number of micro-batches kept, over all workers
   std::int64_t collectives = 0;
   Bytes bytes{};
-  Time row_begin = start_time;  // start of the next row of steps.csv
-  Bytes sent_before_row{};
+  StepRows rows;
 };
 
 // Collectives of the simulated cluster. A result is available at the last arrival plus the network's cost. A worker's
