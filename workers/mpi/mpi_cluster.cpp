@@ -385,9 +385,7 @@ class MpiCluster : public Cluster {
       } catch (const MpiMicroBatches::EndlessMicroBatch&) {
       }
       finish();
-      RunTotals totals = run_->totals.add_up(state.program_end);
-      if (options_.record) gather_record(state, run_->totals.cut_time(), run_->partial_sums);
-      return totals;
+      return run_->totals.add_up(state.program_end);
     } catch (const ReplayMismatch& other) {
       if (run_ && run_->replay_log.replays() && !has_agreed_) agree_to_resume(other.what());
       throw;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cassert>
-#include <memory>
 #include <string_view>
 
 #include "workers/time/network.hpp"
@@ -18,16 +17,6 @@ using Announcement = MpiTransport::Announcement;
 std::string describe(const Arrival& arrival) {
   if (!arrival.terms) return "has ended";
   return fmt::format("waits in {} at {}", describe(*arrival.terms), arrival.place);
-}
-
-// "worker 1 has left" or "workers 1, 3 have left"; empty if no worker has left.
-std::string who_has_left(const std::vector<Arrival>& arrivals) {
-  std::string ranks;
-  int count = 0;
-  for (std::size_t rank = 0; rank < arrivals.size(); ++rank)
-    if (!arrivals[rank].terms) ranks += fmt::format("{}{}", count++ > 0 ? ", " : "", rank);
-  if (count == 0) return {};
-  return count == 1 ? fmt::format("worker {} has left", ranks) : fmt::format("workers {} have left", ranks);
 }
 
 void set_place(Arrival& arrival, const Place& place) {
@@ -45,12 +34,16 @@ Time last_arrival(const std::vector<Arrival>& arrivals) {
 std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
   const Arrival& front = arrivals.front();
   if (std::ranges::all_of(arrivals, [&](const Arrival& other) { return other.terms == front.terms; })) return {};
-  const std::string left = who_has_left(arrivals);
-  std::string text = left.empty() ? "the workers wait for different collectives, so none can continue:"
-                                  : left + ", but the others wait in a collective that needs every worker:";
-  for (std::size_t rank = 0; rank < arrivals.size(); ++rank)
-    text += fmt::format("\n  worker {} {}", first + static_cast<int>(rank), describe(arrivals[rank]));
-  return text;
+  std::vector<int> left;
+  std::string states;
+  for (int rank = first; const Arrival& arrival : arrivals) {
+    if (!arrival.terms) left.push_back(rank);
+    states += fmt::format("\n  worker {} {}", rank++, describe(arrival));
+  }
+  if (left.empty()) return "the workers wait for different collectives, so none can continue:" + states;
+  const std::string who =
+      left.size() == 1 ? fmt::format("worker {} has", left.front()) : fmt::format("workers {} have", rank_ranges(left));
+  return who + " left, but the others wait in a collective that needs every worker:" + states;
 }
 
 // Explains why this worker cannot continue without a worker that will never arrive.
@@ -451,7 +444,6 @@ StartedCollective MpiCollectives::start(Collective&& what, const Contribution& c
   MpiCollective& collective = group.open.emplace_back();
   collective.number = group.started++;
   if (!is_group(group)) state_.collectives_of_all = group.started;
-  collective.place = place;
   collective.own = arrival_at(what, contribution, place);
   collective.own.blocks = blocks;
   collective.what = std::move(what);

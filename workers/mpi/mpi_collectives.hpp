@@ -11,8 +11,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "workers/mpi/mpi_waiting.hpp"
@@ -107,7 +105,6 @@ class MpiReduction;  // one rank's values in a collective
 struct MpiCollective {
   std::int64_t number = 0;  // counts the collectives of the same members
   Collective what{};
-  Place place{};
   Arrival own{};
   std::vector<Arrival> arrivals{};  // by member; complete once is_complete is true
   std::vector<Rank> awaited{};      // members that have not arrived

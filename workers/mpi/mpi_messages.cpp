@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "workers/base/process.hpp"

@@ -5,7 +5,6 @@
 #include <mpi.h>
 #include <time.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -42,21 +42,19 @@ void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::n
     sleep_until_monotonic(std::min(now + polite_pause_ns(now - begin, 100'000), std::max(now, until_ns)));
   }
 }
-inline void do_nothing() {}
-// Calls `meanwhile` repeatedly during the wait.
-template <typename Meanwhile = void (*)()>
-void wait_politely_for(MPI_Request& request, bool cores_suffice, Meanwhile meanwhile = do_nothing) {
+// Calls `meanwhile`, if given, repeatedly during the wait.
+inline void wait_politely_for(MPI_Request& request, bool cores_suffice, const std::function<void()>& meanwhile = {}) {
   wait_politely(cores_suffice, [&] {
     if (is_done(request)) return true;
-    meanwhile();
+    if (meanwhile) meanwhile();
     return false;
   });
 }
 
 // Collective: gathers the values of all ranks, in the order of ranks; each rank has the same number of values.
-template <typename T, typename Meanwhile = void (*)()>
+template <typename T>
 std::vector<T> gather_politely(const std::vector<T>& own, MPI_Comm ranks, bool cores_suffice,
-                               Meanwhile meanwhile = do_nothing) {
+                               const std::function<void()>& meanwhile = {}) {
   static_assert(std::is_trivially_copyable_v<T>);
   std::vector<T> all(own.size() * static_cast<std::size_t>(ranks_of(ranks)));
   const int bytes = mpi_count(own.size() * sizeof(T));

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 #include <span>
-#include <string>
 #include <type_traits>
 
 #include "workers/base/process.hpp"
@@ -119,20 +118,8 @@ constexpr Duration longest_slice = std::chrono::milliseconds(2);
 
 std::int64_t since_start(Time time) { return time.time_since_epoch().count(); }
 
-}  // namespace
-
-void serialise_record(StateArchive& archive, const MpiRunState& state) {
-  PartOfRecord part;
-  if (!archive.reads()) part = own_part(state, {});
-  archive(part);
-  if (!archive.reads()) return;
-  RunRecord& record = *state.options.record;
-  clear(state);
-  if (record.spans && state.options.servers > 0) record.spans->collect_fates();
-  add(part, state.self, record);
-  for (const SpanRecorder::Fate& fate : part.fates) record.spans->decide(fate);
-}
-
+// Collective over all ranks: gathers the records of all ranks on rank 0. `cut_time`: how long this rank computed beyond
+// the end of the run. That time is in no account.
 void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartialSums& partial_sums) {
   StoredBytes own;
   PartOfRecord own_record = own_part(state, cut_time);
@@ -156,6 +143,20 @@ void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartial
     record.spans->lose(worker, partial_sums.pending_of(worker) - parts[worker].cut_off);
 }
 
+}  // namespace
+
+void serialise_record(StateArchive& archive, const MpiRunState& state) {
+  PartOfRecord part;
+  if (!archive.reads()) part = own_part(state, {});
+  archive(part);
+  if (!archive.reads()) return;
+  RunRecord& record = *state.options.record;
+  clear(state);
+  if (record.spans && state.options.servers > 0) record.spans->collect_fates();
+  add(part, state.self, record);
+  for (const SpanRecorder::Fate& fate : part.fates) record.spans->decide(fate);
+}
+
 std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const MicroBatch& slot,
                                                  const MicroBatch& samples, const Deadline& deadline) {
   outcome_ = {};
@@ -166,7 +167,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   const Time start = state_.clock.booked();
   const bool is_up = !outages_ || outages_->next(start).begin > start;
   if (is_up && is_cancelled(deadline)) {
-    state_.clock.book(Activity::discarded, {micro_batch_name, slot.step, slot.index});
+    state_.clock.book(Activity::discarded, label_of(slot));
     state_.clock.book().cancel();
     return std::nullopt;
   }
@@ -238,7 +239,7 @@ Duration MpiMicroBatches::book_passage(const MicroBatch& slot, const Passage& pa
     const bool is_last = i + 1 == passage.pieces.size();
     const Time begin = state_.clock.booked();
     state_.clock.book_until(down ? Activity::down : work, is_last ? now : std::min(planned, now),
-                            down ? SpanLabel{outage_name} : SpanLabel{micro_batch_name, slot.step, slot.index});
+                            down ? SpanLabel{outage_name} : label_of(slot));
     if (!down) worked += state_.clock.booked() - begin;
   }
   return worked;
@@ -350,14 +351,14 @@ Time MpiTotals::agree_on_end(Time own_end) {
 RunTotals MpiTotals::add_up(Time own_end) {
   RunTotals totals;
   totals.end = agree_on_end(own_end);
-  const Duration cut = state_.clock.close(totals.end);
-  if (state_.is_worker()) cut_time_ = cut;
+  Duration cut_time = state_.clock.close(totals.end);
+  if (!state_.is_worker()) cut_time = {};
   std::vector<WorkerSums> workers;
   for (const Rank worker : state_.workers()) {
     WorkerSums& own = workers.emplace_back();
     own.tally = state_.book_of(worker).tally();
     own.tally += partial_sums_.tally_of(worker);
-    if (worker == state_.self) own = {state_.clock.book().account(), own.tally, micro_batches_.emulation(), cut_time_};
+    if (worker == state_.self) own = {state_.clock.book().account(), own.tally, micro_batches_.emulation(), cut_time};
   }
   const Bytes collective_bytes = state_.self == Rank{0} ? state_.collective_bytes : Bytes{0};
   std::vector<std::int64_t> sums = {(messages_.counted_bytes() + collective_bytes).value(), state_.collectives,
@@ -379,6 +380,7 @@ RunTotals MpiTotals::add_up(Time own_end) {
   totals.messages = sums[2];
   totals.staleness.assign(sums.begin() + 3, sums.end());
   report_rows();
+  if (state_.options.record) gather_record(state_, cut_time, partial_sums_);
   return totals;
 }
 

@@ -1,13 +1,9 @@
 // One rank's work in a run on the MPI cluster: its micro-batches, and the totals and records of all ranks.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -92,10 +88,9 @@ class MpiTotals {
   void keep(const BookedTime& work, Step staleness);
   void report_steps(const Contribution& contribution);
 
-  // Returns the run's totals. All ranks, also idle ones, call it after their programs. `own_end`: end of this program.
+  // Returns the run's totals, and gathers the records of all ranks on rank 0. All ranks, also idle ones, call it after
+  // their programs. `own_end`: end of this program.
   RunTotals add_up(Time own_end);
-  // After `add_up`: how long this rank computed beyond the end of the run. That time is in no account.
-  Duration cut_time() const { return cut_time_; }
 
   void serialise(StateArchive& archive) { archive(own_steps_, staleness_); }
 
@@ -110,13 +105,10 @@ class MpiTotals {
   const MpiMicroBatches& micro_batches_;
   std::vector<StepRow> own_steps_;  // rows of this worker's steps, in methods without collectives
   std::vector<std::int64_t> staleness_;
-  Duration cut_time_{};
 };
 
 // Archives this rank's record so far. If a trace has reached its limit, later work is missing from it.
 void serialise_record(StateArchive& archive, const MpiRunState& state);
-// Collective over all ranks: gathers the records of all ranks on rank 0. `cut_time`: see MpiTotals.
-void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartialSums& partial_sums);
 
 // Adds rows to steps.csv for methods without collectives. Every worker books its own steps; after the run, steps with
 // equal numbers are merged into one row. Each worker's rows ascend in step, each step once, with the bytes so far:

@@ -1,7 +1,5 @@
 #include "workers/simulated/simulated_cluster.hpp"
 
-#include <fmt/format.h>
-
 namespace syncopate {
 
 MicroBatches::MicroBatches(SimulationState& state, DurationPrefetch& durations, SleepTracker& pauses)
