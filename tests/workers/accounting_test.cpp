@@ -199,7 +199,7 @@ TEST(Book, WithServersAllIsLostThatTheyHaveNotKept) {
   const Account account = book.account_at(at_ms(35), {}, DecidedBy::servers);
   EXPECT_EQ(account[Activity::compute], ms(10));
   EXPECT_EQ(account[Activity::discarded], ms(20));
-  EXPECT_EQ(book.tally().kept(), 2 + 1);
+  EXPECT_EQ(book.tally().kept, 2 + 1);
   EXPECT_EQ(book.tally().dropped(DecidedBy::servers), 3 + 1 - 3);
   EXPECT_EQ(book.tally().dropped(DecidedBy::workers), 2);
 }
@@ -223,12 +223,9 @@ TEST(Book, SpansAreTakenBackWithTheAccount) {
 }
 
 TEST(Book, PartsOfATallyAddUp) {
-  Tally own, of_a_server;
-  own.compute(3, ms(30));
-  own.cancel();
-  of_a_server.keep({Rank{0}, 1, ms(10)});
-  own += of_a_server;
-  EXPECT_EQ(own.kept(), 1);
+  Tally own{.computed = 3, .cancelled = 1, .computed_time = ms(30)};
+  own += {.kept = 1, .kept_time = ms(10)};
+  EXPECT_EQ(own.kept, 1);
   EXPECT_EQ(own.dropped(DecidedBy::servers), 3);
   EXPECT_EQ(own.lost_time(DecidedBy::servers), ms(20));
 }

@@ -107,7 +107,7 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   for (const float value : {10.0f, 20.0f}) coordinator.arrive(1, 0, value, first, LateGradient::accumulate);
   coordinator.arrive(2, 0, 100, first, LateGradient::accumulate);
   EXPECT_FALSE(coordinator.rounds.takes_place());  // late gradients do not count as arrivals
-  EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept(), 0);
+  EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept, 0);
   EXPECT_EQ(dropped_of(coordinator, 1), 4);  // as long as no round takes them
   EXPECT_EQ(lost_time_of(coordinator, 1), Duration{20});
   coordinator.arrive(0, 1, 1000, second);
@@ -117,7 +117,7 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   EXPECT_EQ(round.contributors, 3);
   EXPECT_EQ(round.arrived.values(), (std::vector<char>{1, 1, 0}));
   EXPECT_EQ(round.micro_batches, 5);
-  EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept(), 3);
+  EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept, 3);
   EXPECT_EQ(dropped_of(coordinator, 1), 3);
   EXPECT_EQ(lost_time_of(coordinator, 1), Duration{0});
 }

@@ -8,7 +8,7 @@ namespace syncopate {
 // With servers, a worker's compute time that they have not kept is lost, including the pauses between micro-batches.
 Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   Account account = account_;
-  account.lose(who == DecidedBy::servers ? account[Activity::compute] - tally_.kept_time() : tally_.lost_time(who));
+  account.lose(who == DecidedBy::servers ? account[Activity::compute] - tally_.kept_time : tally_.lost_time(who));
   account[Activity::down] -= down_beyond;
   const Duration beyond = now_ - unbooked_ - end;
   if (beyond <= Duration{}) {

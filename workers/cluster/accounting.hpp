@@ -203,48 +203,25 @@ struct StepRow {
 enum class DecidedBy { workers, servers };
 
 // How many of a worker's micro-batches were computed, kept and dropped, and how much computation time that was.
-class Tally {
- public:
-  // Counts micro-batches whose gradients exist. cancel() counts a micro-batch that a message cut short.
-  void compute(std::int64_t micro_batches, Duration time) {
-    computed_ += micro_batches;
-    computed_time_ += time;
-  }
-  void cancel() { ++cancelled_; }
-  // Counts kept micro-batches, which are in a model, and the other planned ones, which are dropped.
-  void contribute(const Contribution& part) {
-    kept_ += part.kept;
-    dropped_ += part.dropped();
-    kept_time_ += part.compute_time;
-  }
-  void keep(const BookedTime& work) {
-    kept_ += work.micro_batches;
-    kept_time_ += work.time;
-  }
-  void drop(std::int64_t micro_batches) { dropped_ += micro_batches; }
-  void lose(Duration time) { lost_time_ += time; }
+struct Tally {
+  std::int64_t computed = 0;   // micro-batches whose gradients exist
+  std::int64_t cancelled = 0;  // micro-batches that a message cut short
+  std::int64_t kept = 0;       // micro-batches that are in a model
+  std::int64_t missing = 0;    // planned micro-batches that workers have left out of their sums
+  Duration kept_time{};
+  Duration computed_time{};
+  Duration discarded_time{};  // of gradients that workers have discarded
 
-  std::int64_t kept() const { return kept_; }
-  Duration kept_time() const { return kept_time_; }
   // Only servers know which micro-batches they keep. All others that were begun count as dropped, their time as lost.
   std::int64_t dropped(DecidedBy who) const {
-    return who == DecidedBy::servers ? computed_ + cancelled_ - kept_ : dropped_;
+    return who == DecidedBy::servers ? computed + cancelled - kept : missing;
   }
   Duration lost_time(DecidedBy who) const {
-    return who == DecidedBy::servers ? computed_time_ - kept_time_ : lost_time_;
+    return who == DecidedBy::servers ? computed_time - kept_time : discarded_time;
   }
 
   // Adds another participant's tally of the same worker, because each participant may know only some of the fates.
   Tally& operator+=(const Tally& other);
-
- private:
-  std::int64_t computed_ = 0;
-  std::int64_t cancelled_ = 0;
-  std::int64_t kept_ = 0;
-  std::int64_t dropped_ = 0;
-  Duration kept_time_{};
-  Duration computed_time_{};
-  Duration lost_time_{};
 };
 
 // One participant's account: its time, and the fate of its micro-batches. Clusters book nowhere else, so that clock,
@@ -274,24 +251,30 @@ class Book {
   void meet() { met_at_ = now_; }
   Time met_at() const { return met_at_; }
 
-  void compute(std::int64_t micro_batches, Duration time) { tally_.compute(micro_batches, time); }
-  void cancel() { tally_.cancel(); }
+  void compute(std::int64_t micro_batches, Duration time) {
+    tally_.computed += micro_batches;
+    tally_.computed_time += time;
+  }
+  void cancel() { ++tally_.cancelled; }
   void lose(Duration time) {
     if (spans_) spans_->lose(self_, time);
-    tally_.lose(time);
+    tally_.discarded_time += time;
   }
   void keep(const BookedTime& work) {
     if (spans_) spans_->keep(self_, work.time);
-    tally_.keep(work);
+    tally_.kept += work.micro_batches;
+    tally_.kept_time += work.time;
   }
   // Books the worker's part of a row of steps.csv.
   void contribute(const Contribution& part, StepRow& row) {
     if (spans_) spans_->keep(self_, part.compute_time);
-    tally_.contribute(part);
+    tally_.kept += part.kept;
+    tally_.missing += part.dropped();
+    tally_.kept_time += part.compute_time;
     row.add(part);
   }
   // Counts micro-batches as dropped if they were planned for a row that never comes.
-  void drop(std::int64_t micro_batches) { tally_.drop(micro_batches); }
+  void drop(std::int64_t micro_batches) { tally_.missing += micro_batches; }
 
   // The time as it was booked: work that was lost afterwards still counts as compute.
   const Account& account() const { return account_; }
@@ -451,7 +434,7 @@ struct RunTotals {
 
   void add(const Account& account, const Tally& tally, DecidedBy who) {
     accounts.push_back(account);
-    kept.push_back(tally.kept());
+    kept.push_back(tally.kept);
     dropped.push_back(tally.dropped(who));
   }
 };

@@ -272,8 +272,8 @@ Tally PartialRounds::tally_of(Rank worker) const {
   Tally tally = tallies_[worker];
   const auto waiting = parts_.find(worker);
   if (waiting == parts_.end()) return tally;
-  tally.drop(waiting->second.planned);
-  tally.lose(waiting->second.compute_time);
+  tally.missing += waiting->second.planned;
+  tally.discarded_time += waiting->second.compute_time;
   return tally;
 }
 

@@ -84,7 +84,8 @@ class PartialRounds {
   };
 
   void book(Rank worker, const Contribution& part) {
-    tallies_[worker].contribute(part);
+    tallies_[worker].kept += part.kept;
+    tallies_[worker].missing += part.dropped();
     row_.add(part);
   }
   void add_values_to(FlatVector& total, bool& total_is_wide, FlatVector values, bool wide) const;
