@@ -464,7 +464,7 @@ class MpiCluster : public Cluster {
     using MessageHeader = std::optional<MpiMessages::MessageHeader>;
     if (run_->replay_log.replays(Call::receive)) {
       MessageHeader header = run_->replay_log.next_answer<MessageHeader>(Call::receive);
-      return header ? run_->messages.received_before(std::move(*header)) : nullptr;
+      return header ? run_->messages.received_before(*header) : nullptr;
     }
     run_->enter(Call::receive);
     ReceivedMessage message = run_->messages.receive(from, until, place);

@@ -29,7 +29,7 @@ struct Head {
   std::int64_t kept = 0;
   Time sent{};        // on the common clock
   Time last_taken{};  // when the sender last took a message of the receiver
-  Bytes bytes{};
+  Bytes bytes{};      // sent by all participants so far, as known to the sender
   std::int64_t carried = 0;
   Bytes packet{};
   Slice slice;
@@ -242,42 +242,40 @@ bool MpiMessages::nobody_can_send(std::optional<Rank> from) const {
 // communication.
 ReceivedMessage MpiMessages::receive(std::optional<Rank> from, Time until, const Place& place) {
   state_.clock.enter();
-  std::optional<OpenedMessage> delivery;
+  std::optional<MpiTransport::Frame> frame;
   waiting_.wait(
       {.place = &place, .from = from},
       [&] {
-        if (auto frame = state_.transport.take(MpiTransport::Kind::message, from)) {
-          const bool has_values = !frame->body.empty();
-          delivery = open({frame->from, std::move(frame->contents), has_values}, std::move(frame->body));
-        }
-        if (delivery || state_.now() >= until) return true;
+        frame = state_.transport.take(MpiTransport::Kind::message, from);
+        if (frame || state_.now() >= until) return true;
         const bool has_news = state_.is_server() && gone(state_.notified_of()) > reported_gone_;
         return nobody_can_send(from) || (has_news && !state_.transport.is_arriving(MpiTransport::Kind::message, from));
       },
       until);
-  if (!delivery) {
+  if (!frame) {
     reported_gone_ = gone(state_.notified_of());
     state_.clock.book(Activity::wait, {"receive"});
     return nullptr;
   }
-  const Time sent = std::min(delivery->sent, state_.now());
-  state_.clock.book_until(Activity::communicate, std::min(delivery->last_taken, sent), {"receive"});
+  const auto head = read_bytes<Head>(frame->contents);
+  last_header_ = {frame->from, std::move(frame->contents), !frame->body.empty()};
+  ReceivedMessage message(new Message(open(last_header_, std::move(frame->body))));
+  const Time sent = std::min(head.sent, state_.now());
+  state_.clock.book_until(Activity::communicate, std::min(head.last_taken, sent), {"receive"});
   state_.clock.book_until(Activity::wait, sent, {"receive"});
   state_.clock.book(Activity::communicate, {"receive"});
   state_.clock.meet();
-  const Message& message = delivery->message;
-  const Rank sender = message.from;
+  const Rank sender = message->from;
   last_taken_[sender] = state_.now();
-  state_.bytes_reported[sender] = delivery->bytes;
-  const Bytes bytes = message_bytes(message, training_.parameter_bytes());
-  if (message.from.value >= state_.options.workers) {
+  state_.bytes_reported[sender] = head.bytes;
+  const Bytes bytes = message_bytes(*message, training_.parameter_bytes());
+  if (sender.value >= state_.options.workers) {
     bytes_received_[sender] += bytes;
   } else if (state_.is_server()) {
     bytes_from_workers_ += bytes;
     ++count_;
   }
-  last_header_ = std::move(delivery->header);
-  return ReceivedMessage(new Message(std::move(delivery->message)));
+  return message;
 }
 
 ValueLayout MpiMessages::layout_of(bool wide) const {
@@ -336,7 +334,7 @@ std::vector<std::byte> MpiMessages::contents_of(Rank to, const Message& message)
   return contents;
 }
 
-MpiMessages::OpenedMessage MpiMessages::open(MessageHeader&& header, FlatVector&& values) const {
+Message MpiMessages::open(const MessageHeader& header, FlatVector&& values) const {
   const auto head = read_bytes<Head>(header.contents);
   const auto after_head = std::span<const std::byte>(header.contents).subspan(sizeof(Head));
   const auto carried_bytes = static_cast<std::size_t>(head.carried) * sizeof(MicroBatch);
@@ -370,7 +368,7 @@ MpiMessages::OpenedMessage MpiMessages::open(MessageHeader&& header, FlatVector&
           training_.gradient_from(std::move(whole), head.micro_batches, head.compute_time, wide, carried());
   }
   if (head.wide) message.gradient.use_double_precision();
-  return {std::move(message), head.sent, head.last_taken, head.bytes, std::move(header)};
+  return message;
 }
 
 }  // namespace syncopate

@@ -210,8 +210,8 @@ class MpiMessages {
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
   // The header of the last received message (valid if there was one). A replay creates the message from its header.
   const MessageHeader& last_header() const { return last_header_; }
-  ReceivedMessage received_before(MessageHeader&& header) {
-    return ReceivedMessage(new Message(open(std::move(header), {}).message));
+  ReceivedMessage received_before(const MessageHeader& header) {
+    return ReceivedMessage(new Message(open(header, {})));
   }
   int workers_left();
   bool has_left(Rank other) const;
@@ -229,21 +229,13 @@ class MpiMessages {
   Bytes bytes_to_and_fro() const;
 
  private:
-  struct OpenedMessage {
-    Message message;
-    Time sent;
-    Time last_taken;  // time at which the sender last took a message of this rank
-    Bytes bytes;      // bytes sent by all participants so far, as known to the sender
-    MessageHeader header;
-  };
-
   int gone(Ranks ranks) const;
   Bytes known_bytes(Rank receiver) const;
   std::vector<std::byte> contents_of(Rank to, const Message& message) const;
   ValueLayout layout_of(bool wide) const;
   std::shared_ptr<const FlatVector> body_of(const Message& message);
   // Creates the message of a frame with these body values. A replayed message (MpiReplayLog) has no values.
-  OpenedMessage open(MessageHeader&& header, FlatVector&& values) const;
+  Message open(const MessageHeader& header, FlatVector&& values) const;
 
   MpiRunState& state_;
   MpiWaiting& waiting_;

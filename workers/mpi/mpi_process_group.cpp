@@ -62,10 +62,8 @@ class MpiProcessGroup : public ProcessGroup {
   }
 
   void begin(Exchange&& exchange) override {
-    {
-      const std::lock_guard lock(mutex_);
-      handed_in_.push_back(std::move(exchange));
-    }
+    const std::lock_guard lock(mutex_);
+    handed_in_.push_back(std::move(exchange));
     changed_.notify_one();
   }
 
