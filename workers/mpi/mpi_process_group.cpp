@@ -73,7 +73,7 @@ class MpiProcessGroup : public ProcessGroup {
     changed_.notify_one();
     while (is_settling_) {
       settled_.wait_for(lock, look_at_interrupts, [this] { return !is_settling_; });
-      if (interrupted()) throw Interrupted();
+      throw_if_interrupted();
     }
   }
 
@@ -93,7 +93,7 @@ class MpiProcessGroup : public ProcessGroup {
     changed_.notify_one();
     if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
     thread_.join();
-    if (interrupted()) throw Interrupted();
+    throw_if_interrupted();
     std::string result = failure_of_all();
     is_closing_ = has_sent_end_ = has_failed_ = false;
     handed_in_.clear();

@@ -38,7 +38,7 @@ void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::n
     if (done()) return;
     const std::int64_t now = monotonic_ns();
     if (now - begin < spin_ns && (cores_suffice || looks % looks_before_pause != 0)) continue;
-    if (interrupted()) throw Interrupted();
+    throw_if_interrupted();
     sleep_until_monotonic(std::min(now + polite_pause_ns(now - begin, 100'000), std::max(now, until_ns)));
   }
 }
@@ -156,7 +156,7 @@ class MpiWaiting {
   bool sleep(const Awaited& awaited, Done done, Time until, Pause pause) {
     begin();
     for (Time at = state_.now(); at < until; at = state_.now()) {
-      if (interrupted()) throw Interrupted();
+      throw_if_interrupted();
       if (progress_and_ask(awaited, done, until)) return true;
       const Time wake = std::min(until, later(at, pause()));
       if (wake > at) sleep_until_monotonic(state_.clock.to_monotonic_ns(wake));
@@ -178,7 +178,7 @@ class MpiWaiting {
   void wait_for_values(Done done) {
     wait_politely(cores_suffice(), [&] {
       while (!done()) {
-        if (interrupted()) throw Interrupted();
+        throw_if_interrupted();
         progress();
         if (!cores_suffice()) return done();
       }

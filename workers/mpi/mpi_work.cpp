@@ -161,7 +161,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
                                                  const MicroBatch& samples, const Deadline& deadline) {
   outcome_ = {};
   const bool begins = state_.clock.enter();  // false: the run has resumed in the middle of the micro-batch
-  if (interrupted()) throw Interrupted();
+  throw_if_interrupted();
   if (state_.options.servers > 0 || state_.has_partial_sums || deadline.at_message || collectives_.are_under_way())
     waiting_.progress();
   const Time start = state_.clock.booked();
