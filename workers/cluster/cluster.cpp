@@ -34,13 +34,13 @@ std::string what_it_waits_for(const Place* place, const std::string& from) {
 }
 
 std::string explain(const Deadlock& deadlock) {
-  const double at_s = to_seconds(deadlock.at);
+  std::string text = fmt::format("deadlock at {:.6f} s: no participant can continue", to_seconds(deadlock.at));
   constexpr double years = to_seconds(longest_duration) / (365.25 * 24 * 3600);
-  std::string text = deadlock.after_loss ? fmt::format(
-                                               "no participant can continue after {:.6f} s: a micro-batch that takes "
-                                               "more than {:.0f} years never ends",
-                                               at_s, years)
-                                         : fmt::format("deadlock at {:.6f} s: no participant can continue", at_s);
+  if (deadlock.after_loss)
+    text = fmt::format(
+        "no participant can continue after {:.6f} s: a micro-batch that takes more than {:.0f} years "
+        "never ends",
+        to_seconds(deadlock.at), years);
   for (const auto& [state, ranks] : deadlock.workers_by_state)
     text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", rank_ranges(ranks), state);
   for (const auto& [name, state] : deadlock.servers) text += fmt::format("\n  {}: {}", name, state);

@@ -125,15 +125,6 @@ void add_to(const RingSums::Values& sum, const std::byte* summand) {
   for (std::size_t i = 0; i < sum.count; ++i) out[i] += in[i];
 }
 
-struct Bounds {
-  std::size_t begin;
-  std::size_t size;
-};
-
-Bounds bounds_of(const Slice& slice, std::size_t parameters) {
-  return {slice.begin(parameters), slice.end(parameters) - slice.begin(parameters)};
-}
-
 }  // namespace
 
 FlatVector zeros_of(Bytes bytes) {
@@ -307,8 +298,7 @@ class MpiReduction {
   void add_slice() {
     if (what_.slice.count == 1) return add(values_.span());
     const std::size_t parameters = training_.objective().parameters();
-    const Bounds part = bounds_of(what_.slice, parameters);
-    add(values_.span().subspan(part.begin, part.size));
+    add(values_.span().first(what_.slice.end(parameters)).subspan(what_.slice.begin(parameters)));
     if (what_.slice.index == 0) add(values_.span().subspan(parameters));
   }
 
@@ -350,10 +340,9 @@ class MpiReduction {
 
   void begin_broadcast() {
     for (const Part& part : parts_) {
-      const std::size_t bytes = element_bytes(part.type), most = piece_bytes / bytes;
+      const std::size_t most = piece_bytes / element_bytes(part.type);
       for (std::size_t first = 0; first < part.count; first += most)
-        pieces_.push_back(
-            {static_cast<char*>(part.data) + first * bytes, std::min(most, part.count - first), part.type});
+        pieces_.push_back({at(part, first), std::min(most, part.count - first), part.type});
     }
     begin_pieces(pieces_at_once);
   }
@@ -783,25 +772,24 @@ int RingSums::chunk_sent(int step) const { return is_adding(step) ? rank_ - step
 
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice) {
   assert(whole.size() == layout.size());
-  const Bounds bounds = bounds_of(slice, layout.parameters);
+  const std::size_t begin = slice.begin(layout.parameters), size = slice.end(layout.parameters) - begin;
   const std::size_t buffers = slice.index == 0 ? layout.buffers : 0;
-  FlatVector part(layout.parts() * bounds.size + buffers);
+  FlatVector part(layout.parts() * size + buffers);
   float* out = part.data();
   for (std::size_t i = 0; i < layout.parts(); ++i)
-    out = std::copy_n(whole.data() + i * layout.parameters + bounds.begin, bounds.size, out);
+    out = std::copy_n(whole.data() + i * layout.parameters + begin, size, out);
   std::copy_n(whole.data() + layout.parts() * layout.parameters, buffers, out);
   return part;
 }
 
 FlatVector spread(const FlatVector& part, const ValueLayout& layout, const Slice& slice) {
-  const Bounds bounds = bounds_of(slice, layout.parameters);
+  const std::size_t begin = slice.begin(layout.parameters), size = slice.end(layout.parameters) - begin;
   const std::size_t buffers = slice.index == 0 ? layout.buffers : 0;
-  assert(part.size() == layout.parts() * bounds.size + buffers);
-  FlatVector whole(layout.size());
-  std::fill_n(whole.data(), whole.size(), 0.0f);
+  assert(part.size() == layout.parts() * size + buffers);
+  FlatVector whole = zeros_of(Bytes{static_cast<Bytes::Rep>(sizeof(float) * layout.size())});
   for (std::size_t i = 0; i < layout.parts(); ++i)
-    std::copy_n(part.data() + i * bounds.size, bounds.size, whole.data() + i * layout.parameters + bounds.begin);
-  std::copy_n(part.data() + layout.parts() * bounds.size, buffers, whole.data() + layout.parts() * layout.parameters);
+    std::copy_n(part.data() + i * size, size, whole.data() + i * layout.parameters + begin);
+  std::copy_n(part.data() + layout.parts() * size, buffers, whole.data() + layout.parts() * layout.parameters);
   return whole;
 }
 

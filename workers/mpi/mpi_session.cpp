@@ -237,15 +237,12 @@ std::string wrong_number_of_ranks(int found, int workers, int servers) {
   if (found == needed) return {};
   const std::string and_servers =
       servers == 0 ? "" : fmt::format(" and {} {}", servers, servers == 1 ? "server" : "servers");
-  std::string text = fmt::format(
+  return fmt::format(
       "{} than the experiment needs: found {} {}, must be {} ({} {}{}); start it with `mpirun -n {} ...` or set "
       "cluster.workers={}; `./dev mpirun FILE` chooses the number, and sets what Open MPI requires to run as root or "
       "with more ranks than cores",
       found > needed ? "more ranks" : "fewer ranks", found, found == 1 ? "rank" : "ranks", needed, workers,
       workers == 1 ? "worker" : "workers", and_servers, needed, std::max(1, found - servers));
-  if (found == 1 && slurm_tasks() > 1)
-    text += fmt::format("; srun started {} tasks that do not see each other: try `srun --mpi=pmix`", slurm_tasks());
-  return text;
 }
 
 void NodeStatus::open(MPI_Comm node, int rank) {

@@ -177,12 +177,13 @@ void AsynchronousRows::contribute(Rank worker, const Contribution& part) {
 void AsynchronousRows::close_complete() {
   while (!open_.empty()) {
     const auto& [step, open] = *open_.begin();
+    const auto& [row, workers] = open;
     int expected = state_.options.workers;
     for (const auto& [last, ended] : ended_after_)
       if (last < step) expected -= ended;
-    if (open.workers < expected) return;
-    state_.kept += open.row.kept;
-    state_.rows.close(open.row, open.row.end, state_.bytes);
+    if (workers < expected) return;
+    state_.kept += row.kept;
+    state_.rows.close(row, row.end, state_.bytes);
     open_.erase(open_.begin());
   }
 }

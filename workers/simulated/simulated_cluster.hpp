@@ -271,16 +271,12 @@ class AsynchronousRows {
   }
 
  private:
-  struct AsynchronousRow {
-    StepRow row;
-    int workers = 0;
-  };
   void close_complete();
 
   SimulationState& state_;
-  std::map<Step, AsynchronousRow> open_;
-  ByRank<Step> last_;                // by worker
-  std::map<Step, int> ended_after_;  // number of ended workers, by the last step that they reported
+  std::map<Step, std::pair<StepRow, int>> open_;  // each with the number of workers that have done the step
+  ByRank<Step> last_;                             // by worker
+  std::map<Step, int> ended_after_;               // number of ended workers, by the last step that they reported
 };
 
 class SimulatedCluster : public Cluster {
