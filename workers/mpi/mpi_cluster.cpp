@@ -43,101 +43,6 @@ namespace {
 
 using Announcement = MpiTransport::Announcement;
 
-// Stops all ranks of a run and writes each rank's part of a checkpoint. Rank 0 asks its store whether a checkpoint is
-// due and announces it. The other ranks notice the announcement at the start of their next call that may wait, in a
-// wait or in a sleep. They stop there, even if they wait for another rank. Stopped ranks send no new messages:
-// - Ranks receive until each rank has every frame that was sent to it.
-// - Collectives that all members have entered are finished. For the other collectives each rank saves its contribution.
-// - Each rank writes its part. The run continues once all parts are written. Clocks stand still until then.
-class MpiCheckpoints {
- public:
-  // Writes this rank's part of a checkpoint, for a run that has stopped at time `at`.
-  using Write = std::function<void(ByteSink& out, Time at)>;
-  MpiCheckpoints(MpiRunState& state, MpiCollectives& collectives, Write write)
-      : state_(state), collectives_(collectives), write_(std::move(write)), store_(state.options.store) {}
-
-  // Call it repeatedly wherever a rank may stop; it is cheap. Throws LeftAtCheckpoint if the run ends at a checkpoint.
-  void stop_if_called() {
-    if (!store_ || monotonic_ns() < next_look_ns_) return;
-    constexpr std::int64_t look_every_ns = 1'000'000;
-    next_look_ns_ = monotonic_ns() + look_every_ns;
-    if (const auto number = called_for()) stop(*number);
-  }
-
- private:
-  struct CheckpointStop {
-    Time at{};                         // latest time of any rank's clock
-    std::vector<std::int64_t> sent{};  // frames sent to this rank, by sender
-  };
-  // Once rank 0 has announced `closed`, it calls for no more checkpoints, because other ranks may leave then.
-  std::optional<std::int64_t> called_for() {
-    constexpr auto call = Announcement::checkpoint;
-    if (state_.self != Rank{0}) {
-      state_.transport.progress();
-      return state_.transport.take_announced(call, Rank{0});
-    }
-    if (state_.ending == MpiRunState::Ending::closed) return std::nullopt;
-    const auto number = store_->due();
-    if (number) state_.transport.announce(call, *number);
-    return number;
-  }
-
-  void stop(std::int64_t number) {
-    const CheckpointStop stopped = stand_still();
-    const std::int64_t begin_ns = monotonic_ns();
-    wait_politely(state_.communicators.cores_suffice(), [&] {
-      drive();
-      return std::ranges::equal(state_.transport.received_from(), stopped.sent) &&
-             state_.transport.has_nothing_half_way() && collectives_.have_ended();
-    });
-    gather<std::int64_t>({0}, true);  // ranks with collectives left to finish may need this rank
-
-    const CheckpointStore::Written written = store_->write(number, [&](ByteSink& out) { write_(out, stopped.at); });
-    const std::vector<std::uint64_t> own = {written.digest ? 1U : 0U, written.digest.value_or(0),
-                                            static_cast<std::uint64_t>(monotonic_ns() - begin_ns)};
-    const std::vector<std::uint64_t> all = gather(own, false);
-    std::uint64_t longest_ns = 0;
-    std::vector<std::optional<std::uint64_t>> digests;
-    for (std::size_t part = 0; part < all.size(); part += own.size()) {
-      digests.push_back(all[part] ? std::optional(all[part + 1]) : std::nullopt);
-      longest_ns = std::max(longest_ns, all[part + 2]);
-    }
-    // All clocks skip the same time: the longest that any rank took from `begin_ns` until it had written its part.
-    state_.clock.stood_still(static_cast<std::int64_t>(longest_ns));
-    if (store_->written(number, digests)) throw LeftAtCheckpoint();
-  }
-
-  CheckpointStop stand_still() {
-    std::vector<std::int64_t> own = {state_.now().time_since_epoch().count()};
-    own.insert(own.end(), state_.transport.sent_to().begin(), state_.transport.sent_to().end());
-    const std::vector<std::int64_t> all = gather(own, true);
-    CheckpointStop stopped;
-    for (auto part = all.begin(); part != all.end(); part += std::ssize(own)) {
-      stopped.at = std::max(stopped.at, Time{Duration{part[0]}});
-      stopped.sent.push_back(part[1 + state_.self.value]);
-    }
-    return stopped;
-  }
-
-  void drive() {
-    state_.transport.progress();
-    collectives_.drive();
-  }
-  template <typename Number>
-  std::vector<Number> gather(const std::vector<Number>& own, bool drives) {
-    const MpiCommunicators& communicators = state_.communicators;
-    return gather_politely(own, communicators.checkpoints(), communicators.cores_suffice(), [this, drives] {
-      if (drives) drive();
-    });
-  }
-
-  MpiRunState& state_;
-  MpiCollectives& collectives_;
-  Write write_;
-  CheckpointStore* store_;
-  std::int64_t next_look_ns_ = 0;
-};
-
 // Log of everything the cluster returned to this rank's program, call by call, a few bytes each. Gradients and models
 // appear by their numbers (CheckpointLog), not their values. A restarted process replays the log: it answers the
 // program's calls from the log, without arithmetic, waiting or communication, until the call at which the ranks
@@ -271,19 +176,25 @@ class MpiReplayLog final : public RunObserver {
 
 using Call = MpiReplayLog::Call;
 
-// The parts of a run, constructed again for each run.
+// The parts of a run, constructed again for each run, and the stops of all ranks for checkpoints.
+//
+// Rank 0 asks its store whether a checkpoint is due, and announces it. The other ranks notice the announcement at the
+// start of their next call that may wait, in a wait or in a sleep. They stop there, even if they wait for another rank.
+// Stopped ranks send no new messages:
+// - Ranks receive until each rank has every frame that was sent to it.
+// - Collectives that all members have entered are finished. For the other collectives each rank saves its contribution.
+// - Each rank writes its part. The run continues once all parts are written. Clocks stand still until then.
 struct MpiRun {
   MpiRun(const MpiOptions& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
       : replay_log(given.store ? CheckpointLog::here() : nullptr, given.observer),
         state(given, communicators, given.observer ? &replay_log : nullptr),
         waiting(
-            state, rounds, [this] { progress(); }, [this] { checkpoints.stop_if_called(); }),
+            state, rounds, [this] { progress(); }, [this] { stop_if_called(); }),
         collectives(state, waiting),
         partial_sums(state, waiting),
         messages(state, waiting),
         micro_batches(state, waiting, collectives, partial_sums, messages),
-        totals(state, waiting, messages, partial_sums, micro_batches),
-        checkpoints(state, collectives, [this](ByteSink& out, Time at) { write_checkpoint(out, at); }) {}
+        totals(state, waiting, messages, partial_sums, micro_batches) {}
 
   MpiReplayLog replay_log;
   MpiRunState state;
@@ -293,12 +204,11 @@ struct MpiRun {
   MpiMessages messages;
   MpiMicroBatches micro_batches;
   MpiTotals totals;
-  MpiCheckpoints checkpoints;
 
   // Begins a call that may wait and whose answer is not in the log.
   void enter(MpiReplayLog::Call call) {
     if (!replay_log.is_kept()) return;
-    if (replay_log.enter(call)) checkpoints.stop_if_called();
+    if (replay_log.enter(call)) stop_if_called();
     replay_log.wait();
   }
 
@@ -349,6 +259,73 @@ struct MpiRun {
     if (collectives.are_under_way()) collectives.advance_all();
   }
 
+  // Call it repeatedly wherever a rank may stop; it is cheap. Throws LeftAtCheckpoint if the run ends at a checkpoint.
+  void stop_if_called() {
+    if (!state.options.store || monotonic_ns() < next_look_ns_) return;
+    constexpr std::int64_t look_every_ns = 1'000'000;
+    next_look_ns_ = monotonic_ns() + look_every_ns;
+    if (const auto number = called_for()) stop(*number);
+  }
+
+  // Once rank 0 has announced `closed`, it calls for no more checkpoints, because other ranks may leave then.
+  std::optional<std::int64_t> called_for() {
+    constexpr auto call = Announcement::checkpoint;
+    if (state.self != Rank{0}) {
+      state.transport.progress();
+      return state.transport.take_announced(call, Rank{0});
+    }
+    if (state.ending == MpiRunState::Ending::closed) return std::nullopt;
+    const auto number = state.options.store->due();
+    if (number) state.transport.announce(call, *number);
+    return number;
+  }
+
+  void stop(std::int64_t number) {
+    std::vector<std::int64_t> clock_and_sent = {state.now().time_since_epoch().count()};
+    clock_and_sent.insert(clock_and_sent.end(), state.transport.sent_to().begin(), state.transport.sent_to().end());
+    const std::vector<std::int64_t> of_all = gather(clock_and_sent, true);
+    Time at{};                              // latest time of any rank's clock
+    std::vector<std::int64_t> sent_to_own;  // frames sent to this rank, by sender
+    for (auto of_rank = of_all.begin(); of_rank != of_all.end(); of_rank += std::ssize(clock_and_sent)) {
+      at = std::max(at, Time{Duration{of_rank[0]}});
+      sent_to_own.push_back(of_rank[1 + state.self.value]);
+    }
+    const std::int64_t begin_ns = monotonic_ns();
+    wait_politely(state.communicators.cores_suffice(), [&] {
+      drive();
+      return std::ranges::equal(state.transport.received_from(), sent_to_own) &&
+             state.transport.has_nothing_half_way() && collectives.have_ended();
+    });
+    gather<std::int64_t>({0}, true);  // ranks with collectives left to finish may need this rank
+
+    const CheckpointStore::Written written =
+        state.options.store->write(number, [&](ByteSink& out) { write_checkpoint(out, at); });
+    const std::vector<std::uint64_t> own = {written.digest ? 1U : 0U, written.digest.value_or(0),
+                                            static_cast<std::uint64_t>(monotonic_ns() - begin_ns)};
+    const std::vector<std::uint64_t> all = gather(own, false);
+    std::uint64_t longest_ns = 0;
+    std::vector<std::optional<std::uint64_t>> digests;
+    for (std::size_t part = 0; part < all.size(); part += own.size()) {
+      digests.push_back(all[part] ? std::optional(all[part + 1]) : std::nullopt);
+      longest_ns = std::max(longest_ns, all[part + 2]);
+    }
+    // All clocks skip the same time: the longest that any rank took from `begin_ns` until it had written its part.
+    state.clock.stood_still(static_cast<std::int64_t>(longest_ns));
+    if (state.options.store->written(number, digests)) throw LeftAtCheckpoint();
+  }
+
+  void drive() {
+    state.transport.progress();
+    collectives.drive();
+  }
+  template <typename Number>
+  std::vector<Number> gather(const std::vector<Number>& own, bool drives) {
+    const MpiCommunicators& communicators = state.communicators;
+    return gather_politely(own, communicators.checkpoints(), communicators.cores_suffice(), [this, drives] {
+      if (drives) drive();
+    });
+  }
+
   // Values are written last: to read them, the handles must exist, which the program holds only after the replay.
   void write_checkpoint(ByteSink& out, Time at) {
     replay_log.write(out);
@@ -358,6 +335,8 @@ struct MpiRun {
     archive(*this);
     CheckpointLog::here()->write_values(out, replay_log.position().values);
   }
+
+  std::int64_t next_look_ns_ = 0;  // when to ask again whether a checkpoint is due
 };
 
 // During a replay the programs' calls are answered from MpiReplayLog, without any effect on other ranks.
