@@ -33,6 +33,22 @@ bool MpiRunState::others_are_through() const {
   return true;
 }
 
+void MpiRunState::keep(const BookedTime& work, Step staleness) {
+  const auto steps = static_cast<std::size_t>(std::max<Step::Rep>(staleness.value(), 0));
+  if (staleness_counts.size() <= steps) staleness_counts.resize(steps + 1);
+  ++staleness_counts[steps];
+  book_of(work.worker).keep(work);
+}
+
+void MpiRunState::report_steps(const Contribution& contribution, Bytes bytes) {
+  clock.book(Activity::compute);
+  if (own_steps.empty() || own_steps.back().step != contribution.step) own_steps.emplace_back();
+  StepRow& row = own_steps.back();
+  clock.book().contribute(contribution, row);
+  row.end = clock.booked();
+  row.bytes = bytes;
+}
+
 void MpiRunState::serialise(StateArchive& archive) {
   archive(transport, clock.book(), rows, collective_bytes, sent_bytes, bytes_reported, collectives, collectives_of_all,
           kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end, program_has_ended, is_lost,
@@ -193,8 +209,7 @@ struct MpiRun {
         collectives(state, waiting),
         partial_sums(state, waiting),
         messages(state, waiting),
-        micro_batches(state, waiting, collectives, partial_sums, messages),
-        totals(state, waiting, messages, partial_sums, micro_batches) {}
+        micro_batches(state, waiting, collectives, partial_sums, messages) {}
 
   MpiReplayLog replay_log;
   MpiRunState state;
@@ -203,7 +218,6 @@ struct MpiRun {
   MpiPartialSums partial_sums;
   MpiMessages messages;
   MpiMicroBatches micro_batches;
-  MpiTotals totals;
 
   // Begins a call that may wait and whose answer is not in the log.
   void enter(MpiReplayLog::Call call) {
@@ -248,7 +262,7 @@ struct MpiRun {
   }
 
   void serialise(StateArchive& archive) {
-    archive(state, collectives, partial_sums, messages, micro_batches, totals);
+    archive(state, collectives, partial_sums, messages, micro_batches, state.own_steps, state.staleness_counts);
     if (state.options.record) serialise_record(archive, state);
   }
 
@@ -364,7 +378,7 @@ class MpiCluster : public Cluster {
       } catch (const MpiMicroBatches::EndlessMicroBatch&) {
       }
       finish();
-      return run_->totals.add_up(state.program_end);
+      return add_up(run_->state, run_->waiting, run_->messages, run_->partial_sums, run_->micro_batches);
     } catch (const ReplayMismatch& other) {
       if (run_ && run_->replay_log.replays() && !has_agreed_) agree_to_resume(other.what());
       throw;
@@ -434,7 +448,7 @@ class MpiCluster : public Cluster {
   }
 
   void report_steps(Rank, const Contribution& contribution) override {
-    if (!run_->replay_log.replays()) run_->totals.report_steps(contribution);
+    if (!run_->replay_log.replays()) run_->state.report_steps(contribution, run_->messages.bytes_to_and_fro());
   }
   void send(Rank, Rank to, Message&& message, Place) override {
     if (!run_->replay_log.replays()) run_->messages.send(to, std::move(message));
@@ -456,7 +470,7 @@ class MpiCluster : public Cluster {
     if (!run_->replay_log.replays()) run_->state.book_of(work.worker).lose(work.time);
   }
   void keep(Rank, const BookedTime& work, Step staleness) override {
-    if (!run_->replay_log.replays()) run_->totals.keep(work, staleness);
+    if (!run_->replay_log.replays()) run_->state.keep(work, staleness);
   }
 
  private:

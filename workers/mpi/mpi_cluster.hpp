@@ -193,7 +193,13 @@ class MpiRunState {
   bool program_has_ended = false;
   bool is_lost = false;  // the rank is in a micro-batch that never ends
 
-  // Archives everything except the clock and its recorder.
+  // See Cluster. `bytes`: bytes that this worker has sent and that servers have sent to it.
+  void keep(const BookedTime& work, Step staleness);
+  void report_steps(const Contribution& contribution, Bytes bytes);
+  std::vector<StepRow> own_steps;  // rows of this worker's steps, in methods without collectives
+  std::vector<std::int64_t> staleness_counts;
+
+  // Archives everything except the clock, its recorder, and the two vectors above.
   void serialise(StateArchive& archive);
 
  private:

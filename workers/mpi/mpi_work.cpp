@@ -143,6 +143,31 @@ void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartial
     record.spans->lose(worker, partial_sums.pending_of(worker) - parts[worker].cut_off);
 }
 
+// The run ends with its servers, or without servers with its last worker. If it had rounds that do not wait for all
+// workers, it ends when a worker last met others: beyond that time workers have run ahead with work that came too late.
+Time agree_on_end(MpiRunState& state, MpiWaiting& waiting) {
+  const std::int64_t own_end = since_start(state.program_end);
+  std::vector<std::int64_t> most = {state.is_server() ? own_end : 0, state.is_worker() ? own_end : 0,
+                                    state.is_worker() ? since_start(state.clock.met_at()) : 0,
+                                    state.has_partial_sums ? 1 : 0,
+                                    static_cast<std::int64_t>(state.staleness_counts.size())};
+  // Idle ranks wait in this collective for the whole run.
+  const char* const reason = state.is_worker() || state.is_server() ? nullptr : "needed by no method of this run";
+  waiting.wait_for_the_end(begin_to_reduce(most, MPI_MAX, state.communicators.everyone()), reason);
+  state.staleness_counts.resize(static_cast<std::size_t>(most[4]));
+  const bool has_partial_rounds = most[3] > 0;
+  return Time{Duration{state.options.servers > 0 ? most[0] : has_partial_rounds ? most[2] : most[1]}};
+}
+
+// Rows are closed on the first server's rank, or on worker 0 if there are no servers.
+void report_rows(MpiRunState& state) {
+  const int booking_rank = state.options.servers > 0 ? state.options.workers : 0;
+  auto by_worker = gather(state.own_steps, booking_rank, state.communicators.everyone());
+  if (state.self.value != booking_rank || !state.options.observer) return;
+  by_worker.resize(static_cast<std::size_t>(state.options.workers));
+  close_rows(by_worker, state.rows);
+}
+
 }  // namespace
 
 void serialise_record(StateArchive& archive, const MpiRunState& state) {
@@ -317,80 +342,41 @@ void MpiMicroBatches::sleep_for_ever() {
   throw EndlessMicroBatch();
 }
 
-void MpiTotals::keep(const BookedTime& work, Step staleness) {
-  const auto steps = static_cast<std::size_t>(std::max<Step::Rep>(staleness.value(), 0));
-  if (staleness_.size() <= steps) staleness_.resize(steps + 1);
-  ++staleness_[steps];
-  state_.book_of(work.worker).keep(work);
-}
-
-void MpiTotals::report_steps(const Contribution& contribution) {
-  state_.clock.book(Activity::compute);
-  if (own_steps_.empty() || own_steps_.back().step != contribution.step) own_steps_.emplace_back();
-  StepRow& row = own_steps_.back();
-  state_.clock.book().contribute(contribution, row);
-  row.end = state_.clock.booked();
-  row.bytes = messages_.bytes_to_and_fro();
-}
-
-// The run ends with its servers, or without servers with its last worker. If it had rounds that do not wait for all
-// workers, it ends when a worker last met others: beyond that time workers have run ahead with work that came too late.
-Time MpiTotals::agree_on_end(Time own_end) {
-  std::vector<std::int64_t> most = {state_.is_server() ? since_start(own_end) : 0,
-                                    state_.is_worker() ? since_start(own_end) : 0,
-                                    state_.is_worker() ? since_start(state_.clock.met_at()) : 0,
-                                    state_.has_partial_sums ? 1 : 0, static_cast<std::int64_t>(staleness_.size())};
-  // Idle ranks wait in this collective for the whole run.
-  const char* const state = state_.is_worker() || state_.is_server() ? nullptr : "needed by no method of this run";
-  waiting_.wait_for_the_end(begin_to_reduce(most, MPI_MAX, state_.communicators.everyone()), state);
-  staleness_.resize(static_cast<std::size_t>(most[4]));
-  const bool has_partial_rounds = most[3] > 0;
-  return Time{Duration{state_.options.servers > 0 ? most[0] : has_partial_rounds ? most[2] : most[1]}};
-}
-
-RunTotals MpiTotals::add_up(Time own_end) {
+RunTotals add_up(MpiRunState& state, MpiWaiting& waiting, const MpiMessages& messages,
+                 const MpiPartialSums& partial_sums, const MpiMicroBatches& micro_batches) {
   RunTotals totals;
-  totals.end = agree_on_end(own_end);
-  Duration cut_time = state_.clock.close(totals.end);
-  if (!state_.is_worker()) cut_time = {};
+  totals.end = agree_on_end(state, waiting);
+  Duration cut_time = state.clock.close(totals.end);
+  if (!state.is_worker()) cut_time = {};
   std::vector<WorkerSums> workers;
-  for (const Rank worker : state_.workers()) {
+  for (const Rank worker : state.workers()) {
     WorkerSums& own = workers.emplace_back();
-    own.tally = state_.book_of(worker).tally();
-    own.tally += partial_sums_.tally_of(worker);
-    if (worker == state_.self) own = {state_.clock.book().account(), own.tally, micro_batches_.emulation(), cut_time};
+    own.tally = state.book_of(worker).tally();
+    own.tally += partial_sums.tally_of(worker);
+    if (worker == state.self) own = {state.clock.book().account(), own.tally, micro_batches.emulation(), cut_time};
   }
-  const Bytes collective_bytes = state_.self == Rank{0} ? state_.collective_bytes : Bytes{0};
-  std::vector<std::int64_t> sums = {(messages_.counted_bytes() + collective_bytes).value(), state_.collectives,
-                                    messages_.count()};
-  sums.insert(sums.end(), staleness_.begin(), staleness_.end());
-  for (MPI_Request request : {begin_to_reduce(workers, MPI_SUM, state_.communicators.everyone()),
-                              begin_to_reduce(sums, MPI_SUM, state_.communicators.everyone())})
-    wait_politely_for(request, state_.communicators.cores_suffice());
+  const Bytes collective_bytes = state.self == Rank{0} ? state.collective_bytes : Bytes{0};
+  std::vector<std::int64_t> sums = {(messages.counted_bytes() + collective_bytes).value(), state.collectives,
+                                    messages.count()};
+  sums.insert(sums.end(), state.staleness_counts.begin(), state.staleness_counts.end());
+  for (MPI_Request request : {begin_to_reduce(workers, MPI_SUM, state.communicators.everyone()),
+                              begin_to_reduce(sums, MPI_SUM, state.communicators.everyone())})
+    wait_politely_for(request, state.communicators.cores_suffice());
   for (WorkerSums& of : workers) {
     totals.emulated.push_back(of.emulation.emulated);
     totals.overruns.push_back(of.emulation.overruns);
     totals.overrun_excess += of.emulation.overrun_excess;
-    const Duration lost = of.tally.lost_time(state_.decided_by()) - of.cut_time;
+    const Duration lost = of.tally.lost_time(state.decided_by()) - of.cut_time;
     of.account.lose(std::clamp(lost, Duration{0}, of.account[Activity::compute]));
-    totals.add(of.account, of.tally, state_.decided_by());
+    totals.add(of.account, of.tally, state.decided_by());
   }
   totals.bytes = Bytes{sums[0]};
   totals.collectives = sums[1];
   totals.messages = sums[2];
   totals.staleness.assign(sums.begin() + 3, sums.end());
-  report_rows();
-  if (state_.options.record) gather_record(state_, cut_time, partial_sums_);
+  report_rows(state);
+  if (state.options.record) gather_record(state, cut_time, partial_sums);
   return totals;
-}
-
-// Rows are closed on the first server's rank, or on worker 0 if there are no servers.
-void MpiTotals::report_rows() {
-  const int booking_rank = state_.options.servers > 0 ? state_.options.workers : 0;
-  auto by_worker = gather(own_steps_, booking_rank, state_.communicators.everyone());
-  if (state_.self.value != booking_rank || !state_.options.observer) return;
-  by_worker.resize(static_cast<std::size_t>(state_.options.workers));
-  close_rows(by_worker, state_.rows);
 }
 
 void close_rows(const std::vector<std::vector<StepRow>>& by_worker, StepRows& rows) {

@@ -73,39 +73,10 @@ class MpiMicroBatches {
   Outcome outcome_;
 };
 
-// Totals of a run on the MPI cluster, summed over all ranks.
-class MpiTotals {
- public:
-  MpiTotals(MpiRunState& state, MpiWaiting& waiting, const MpiMessages& messages, const MpiPartialSums& partial_sums,
-            const MpiMicroBatches& micro_batches)
-      : state_(state),
-        waiting_(waiting),
-        messages_(messages),
-        partial_sums_(partial_sums),
-        micro_batches_(micro_batches) {}
-
-  // See Cluster.
-  void keep(const BookedTime& work, Step staleness);
-  void report_steps(const Contribution& contribution);
-
-  // Returns the run's totals, and gathers the records of all ranks on rank 0. All ranks, also idle ones, call it after
-  // their programs. `own_end`: end of this program.
-  RunTotals add_up(Time own_end);
-
-  void serialise(StateArchive& archive) { archive(own_steps_, staleness_); }
-
- private:
-  Time agree_on_end(Time own_end);
-  void report_rows();
-
-  MpiRunState& state_;
-  MpiWaiting& waiting_;
-  const MpiMessages& messages_;
-  const MpiPartialSums& partial_sums_;
-  const MpiMicroBatches& micro_batches_;
-  std::vector<StepRow> own_steps_;  // rows of this worker's steps, in methods without collectives
-  std::vector<std::int64_t> staleness_;
-};
+// Returns the run's totals, summed over all ranks, and gathers the records of all ranks on rank 0. All ranks, also idle
+// ones, call it after their programs.
+RunTotals add_up(MpiRunState& state, MpiWaiting& waiting, const MpiMessages& messages,
+                 const MpiPartialSums& partial_sums, const MpiMicroBatches& micro_batches);
 
 // Archives this rank's record so far. If a trace has reached its limit, later work is missing from it.
 void serialise_record(StateArchive& archive, const MpiRunState& state);
