@@ -153,7 +153,7 @@ std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Dura
   return std::nullopt;
 }
 
-// The recorded part of a run of micro-batches that takes exactly `total` and ends among the unrecorded ones.
+// Finds the recorded part of a run of micro-batches that takes exactly `total` and ends among the unrecorded ones.
 std::optional<SpanRecorder::Run> SpanRecorder::find_begun_run(const Track& track, Duration total) {
   for (std::size_t first = track.open.size(); first > 0;) {
     total -= track.spans[track.open[--first]].duration();
@@ -169,7 +169,7 @@ void SpanRecorder::decide_run(Track& track, const Run& run, Activity fate) {
   track.open.erase(first, last);
 }
 
-// For an amount that no micro-batches add up to, because a method may book a part of a gradient: divides the last one.
+// Decides an amount that no micro-batches add up to, and divides the last one. A method may book a part of a gradient.
 void SpanRecorder::decide_amount(Track& track, Duration amount, Activity fate) const {
   const bool forward = servers_ > 0;
   while (amount > Duration{} && !track.open.empty()) {

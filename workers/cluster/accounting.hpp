@@ -310,7 +310,7 @@ struct GradientArrival {
   Duration since{};  // from round_begin to the arrival; negative if the previous round had not ended then
 };
 
-// The begin of each round, because an arrival may belong to an earlier round than the current one.
+// Records arrivals at numbered rounds. Keeps the begin of each round, because an arrival may belong to an earlier one.
 class NumberedRounds {
  public:
   // `into`: null if arrivals are not recorded. The first round begins at `begin`.

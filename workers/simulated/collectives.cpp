@@ -200,7 +200,10 @@ void PendingCollectives::end_collective(CollectiveGroup& group) {
     met_at_ = state_.now();
     last_arrival_ = collective.last_arrival;
     collective.agreed = {.time = state_.now(), .micro_batches = state_.kept, .bytes = state_.bytes};
-    if (recorded_) record_arrivals(collective);
+    const Time row_begin = state_.rows.begin();
+    if (StepRows::is_row(what.kind, collective.row))  // without a record there are no arrivals
+      for (const auto& [worker, at] : collective.arrivals)
+        recorded_->push_back({row_begin, collective.row.step, worker, at - row_begin});
     state_.rows.close(collective.what.kind, collective.row, state_.now(), state_.bytes);
   } else {
     collective.agreed = {.time = state_.now()};
@@ -214,13 +217,6 @@ void PendingCollectives::end_collective(CollectiveGroup& group) {
     const Rank member{first.value + i};
     if (state_[member].awaits == id) state_.resume(member);
   }
-}
-
-// Records the arrivals if the collective's round becomes a row of steps.csv. The round begins where the last row ended.
-void PendingCollectives::record_arrivals(const PendingCollective& collective) {
-  if (!StepRows::is_row(collective.what.kind, collective.row)) return;
-  for (const auto& [worker, at] : collective.arrivals)
-    recorded_->push_back({state_.rows.begin(), collective.row.step, worker, at - state_.rows.begin()});
 }
 
 // Returns the members' packets, the root's packet or the sum of the packets; null in time-only runs.

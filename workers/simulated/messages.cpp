@@ -149,7 +149,7 @@ void Traffic::enter_links(CollectiveGroup* group) {
     state_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, group);
 }
 
-// For networks in which messages may wait for links, or in which messages' costs vary.
+// Sends over a network with shared links or with costs that vary.
 void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
   Transit& transit = delivery->transit = {.payload = bytes};
   transit.progress.tail = delivery->sent;

@@ -119,7 +119,6 @@ class PendingCollectives {
     return overlap_ && collective.what.kind == Collective::Kind::all_reduce;
   }
   void begin_next(CollectiveGroup& group);
-  [[gnu::noinline]] void record_arrivals(const PendingCollective& collective);
   std::vector<ModelStatePtr> mean_of(const PendingCollective& collective, Rank first) const;
   SharedPackets exchanged(PendingCollective& collective) const;
   void fail_if_awaited(CollectiveGroup& group, Rank left);
