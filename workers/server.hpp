@@ -74,9 +74,8 @@ class Server final : public Participant {
 
   // Accepts or discards a received gradient or difference; call it once for each message. The gradient is accepted and
   // counts as kept, unless it is too stale, too old, or not needed. Returns the staleness if the gradient is accepted:
-  // the number of this server's steps since the model at which it was computed or, for a difference, since a model was
-  // last sent to its sender.
-  // If the message is the global server's model, records the work of all regions and returns 0.
+  // the number of this server's steps since the gradient's model. For a difference they count from the model last sent
+  // to its sender. If the message is the global server's model, records the work of all regions and returns 0.
   std::optional<Step> accept(const Message& message, const AcceptOptions& options = any_gradient);
 
   // Declares how many gradients a step of this server uses. A step of the experiment file uses N gradients, one from
@@ -85,9 +84,9 @@ class Server final : public Participant {
   // Takes one optimizer step of the global model or of this server's slice. Each row of steps.csv is a step of the
   // experiment file.
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
-  // Replaces the model by `to`, which includes `micro_batches` more micro-batches than the last one. For methods whose
-  // workers send the results of their own steps. step() then counts steps of the experiment file (M micro-batches per
-  // worker) and does not exceed the budget.
+  // Replaces the model by `to`, which includes `micro_batches` more micro-batches than the last one. Use it if workers
+  // send the results of their own steps. step() then counts steps of the experiment file (M micro-batches per worker)
+  // and does not exceed the budget.
   void descend(const ModelStatePtr& to, std::int64_t micro_batches);
   // Records that a worker has taken `steps` local steps in total, for methods with local steps. The server's step is
   // the mean over the workers, rounded down.

@@ -325,9 +325,9 @@ enum class Counted {
   none,
   micro_batches,  // one number
   // One number per tensor: how many micro-batches contributed to its gradient. (Runs without a model use a single
-  // number.) The counts differ if a deadline has cut some micro-batches (Preempt::layer). The resulting sum is rescaled
-  // per tensor: after division by its micro_batches() (or by 1 if that is 0), each tensor is the mean over the
-  // micro-batches that contributed to it (or 0 if none did).
+  // number.) The counts differ if a deadline has cut some micro-batches (Preempt::layer). The sum is rescaled per
+  // tensor. Divided by its micro_batches() (by 1 if that is 0), each tensor is the mean over the micro-batches that
+  // contributed to it, or 0 if none did.
   by_tensor,
 };
 
@@ -379,8 +379,8 @@ class Worker final : public Participant {
   }
 
   // Returns the gradient of a whole step as a sum over M micro-batches, not divided by M. The overload with a deadline
-  // returns nothing if the deadline passes first, if this worker's data are used up, or if the deadline is a message
-  // and no participant is left to send one.
+  // returns nothing if the deadline passes first or this worker's data are used up. It also returns nothing if the
+  // deadline is a message and no participant is left to send one.
   Gradient compute_step_gradient(Samples samples = Samples::of_step);
   std::optional<Gradient> compute_step_gradient(const Deadline& deadline, Samples samples = Samples::of_step);
 
@@ -426,9 +426,9 @@ class Worker final : public Participant {
 
   // Replaces the worker's model by the mean over all workers, or over a group, weighted by `how.weight` (equal if all
   // are 0). Returns whether budget is left, assuming that all workers took the same number of steps. All members of the
-  // average get the same answer.
-  // In runs that compress averages, the result is the common model at which local steps began, plus the mean of all
-  // workers' packed differences to it, with equal weights (workers/compression/compressed_exchanges.hpp).
+  // average get the same answer. In runs that compress averages, the result is the common model at which local steps
+  // began, plus the mean of all workers' packed differences to it (workers/compression/compressed_exchanges.hpp).
+  // Weights are then equal.
   bool average_model(const Averaging& how = {}, CalledFrom at = CalledFrom::current());
 
   // Ends a round of local steps as average_model does, but without averaging.

@@ -101,9 +101,9 @@ class SpanRecorder {
   void add_use(Rank server, bool is_in, const LinkUse& transfer);
 
   // Records the fate of a gradient of this worker that took `computed`. A gradient does not say which micro-batches are
-  // in it, so this function looks for undecided micro-batches that together take exactly `computed`: with servers the
-  // worker's first ones, otherwise its last ones. Undecided micro-batches count as kept, so without servers only losses
-  // need recording.
+  // in it, so this function looks for undecided ones that together take exactly `computed`. With servers it looks for
+  // the worker's first ones, without servers for its last ones. Undecided micro-batches count as kept, so without
+  // servers only losses need recording.
   void keep(Rank worker, Duration computed) {
     if (servers_ > 0) decide(worker, computed, Activity::compute);
   }

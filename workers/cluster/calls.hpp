@@ -279,7 +279,7 @@ struct CollectiveResult {
 };
 
 // A packet that a message carries instead of a gradient or difference (workers/compression). Its words may not be
-// computed yet. It is stored in place of a model, so that messages do not get longer: the parameters are the four-byte
+// computed yet. It is stored in place of a model, so that messages do not get longer. The parameters are the four-byte
 // words, followed by normalisation statistics; null in time-only runs.
 struct SentPacket : ModelState {
   Bytes size{};                       // the words only

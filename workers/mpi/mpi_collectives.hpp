@@ -38,9 +38,9 @@ struct Arrival {
 // The sum goes around the ring in pieces, a few at a time. In each step a rank sends one chunk of a piece (an N-th of
 // it) to the next rank. In the first N - 1 steps the receiver adds its own values, after which each rank has the sum of
 // one chunk. In N - 1 more steps every rank receives the other sums. So each rank sends 2 (N - 1) / N of the values, as
-// in the network model's ring. The sum of chunk i always begins with the values of rank i, then rank i + 1, and so on,
-// so it does not depend on times. All ranks add at the same time, whereas MPI's own non-blocking sum may bring all
-// values to one rank (Open MPI does this in place).
+// in the network model's ring. The sum of chunk i adds the values of rank i, then rank i + 1, and so on. So it does not
+// depend on times. All ranks add at the same time, whereas MPI's own non-blocking sum may bring all values to one rank
+// (Open MPI does this in place).
 class RingSums {
  public:
   // Values to reduce: `count` floats or doubles (`type`). All ranks have the same count.
@@ -128,10 +128,10 @@ struct MpiCollectiveGroup {
 };
 
 // Collectives of an MPI rank, from its arrival until it has its result. First every member sends the others its
-// arrival: the time and the terms of the collective. Then the values are reduced. Both stages are non-blocking and
-// advance whenever this rank lets MPI progress: in every wait, in the sleep of a delay and before each micro-batch, but
-// not during one. If the arrivals say that all members do nothing else until the end, MPI's blocking reduction is used.
-// All members begin reductions in the order of the collectives' starts.
+// arrival: the time and the terms of the collective. Then the values are reduced. Both stages are non-blocking. They
+// advance in every wait, in the sleep of a delay and before each micro-batch, but not during one. If the arrivals say
+// that all members do nothing else until the end, MPI's blocking reduction is used. All members begin reductions in the
+// order of the collectives' starts.
 class MpiCollectives {
  public:
   MpiCollectives(MpiRunState& state, MpiWaiting& waiting)
@@ -171,8 +171,8 @@ class MpiCollectives {
   bool have_ended() const {
     return !any_is([](const MpiCollective& collective) { return collective.is_complete && !collective.has_ended; });
   }
-  // Call it after the program. Waits until the collectives that this worker did not finish have ended, because other
-  // members may need their results, and then until all programs have ended.
+  // Call it after the program. Waits for the collectives that this worker did not finish, because other members may
+  // need their results. Then waits until all programs have ended.
   void wait_for_all_ends();
 
   // Archives open collectives while the ranks are stopped. Reading completes the ones that `started_before` has added.
@@ -208,8 +208,8 @@ class MpiCollectives {
   Finished last_finished_;
 };
 
-// The layout of a gradient's or model's values in one flat vector: the parameters; in a wide vector the low parts of
-// their double-precision values; the normalisation buffers.
+// The layout of a gradient's or model's values in one flat vector: the parameters, the low parts of their
+// double-precision values (only in a wide vector), and the normalisation buffers.
 struct ValueLayout {
   std::size_t parameters = 0;
   std::size_t buffers = 0;

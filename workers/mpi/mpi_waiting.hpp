@@ -101,8 +101,8 @@ class MpiWaitRounds {
   // Whether a rank that has waited since `since_ns` (of the monotonic clock) should call `join`; cheap.
   bool is_due(std::int64_t since_ns) const;
 
-  // A waiting rank calls it repeatedly, each time after it has found that nothing has arrived that ends its wait and
-  // that it has no frame partly sent or received. Returns true, once and on all ranks, if no rank can continue.
+  // A waiting rank calls it repeatedly. Before each call it must find that nothing has arrived that ends its wait, and
+  // that no frame is partly sent or received. Returns true, once and on all ranks, if no rank can continue.
   bool join(const WaitReport& own);
 
   // Collective over `everyone`, the same ranks, once no rank waits any more. Completes rounds that are incomplete.

@@ -143,8 +143,8 @@ void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartial
     record.spans->lose(worker, partial_sums.pending_of(worker) - parts[worker].cut_off);
 }
 
-// The run ends with its servers, or without servers with its last worker. If it had rounds that do not wait for all
-// workers, it ends when a worker last met others: beyond that time workers have run ahead with work that came too late.
+// The run ends with its servers, or without servers with its last worker. With partial all-reduces it ends when a
+// worker last met others. Beyond that time workers have run ahead with work that came too late.
 Time agree_on_end(MpiRunState& state, MpiWaiting& waiting) {
   const std::int64_t own_end = since_start(state.program_end);
   std::vector<std::int64_t> most = {state.is_server() ? own_end : 0, state.is_worker() ? own_end : 0,

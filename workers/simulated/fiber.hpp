@@ -142,9 +142,9 @@ class StackPool {
 
 class Fiber {
  public:
-  // The body must not let exceptions escape, except Boost's forced unwinding of a fiber that is destroyed before its
-  // end (so a `catch (...)` in the body must rethrow that). Nothing may access a suspended fiber's local variables from
-  // outside, because other fibers may use its stack.
+  // The body must not let exceptions escape. To unwind a fiber that is destroyed before its end, Boost throws an
+  // exception inside it, which a `catch (...)` must rethrow. Nothing may access a suspended fiber's local variables
+  // from outside, because other fibers may use its stack.
   Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;

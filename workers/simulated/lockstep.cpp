@@ -313,8 +313,8 @@ class LockstepCluster : public Cluster {
   // At the end of the last collective, when all workers' clocks are equal. The books are those of the cluster that this
   // one continues.
   ProgressSoFar so_far_;
-  // The following are arrays, which become books only at the end of the run: a step processes arrays with vector
-  // instructions, but the books of thousands of workers would not fit the caches. By worker, since the last collective:
+  // The following arrays become books only at the end of the run. A step processes arrays with vector instructions, and
+  // the books of thousands of workers would not fit the caches. By worker, since the last collective:
   std::vector<Duration> spent_;
   std::vector<std::int64_t> is_stopped_;  // 1: stopped by a deadline; 0: not stopped
   ByRank<char> is_lost_;                  // 1: in a micro-batch that never ends
@@ -417,7 +417,7 @@ class FibersThenLockstep : public Cluster {
 };
 
 // A lower bound of the memory of a run's workers, including their part of the results. Measured per worker: 470 bytes
-// in lockstep; on fibers 6,600 bytes with stacks of their own (mostly stack pages), and on a shared stack 2,900 with
+// in lockstep, and 6,600 on fibers with stacks of their own (mostly stack pages). On a shared stack: 2,900 with
 // asynchronous SGD and 3,700 with D-PSGD.
 std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from) {
   constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_shared_stack = 2000, bytes_on_own_stack = 5000;

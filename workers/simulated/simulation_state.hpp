@@ -42,8 +42,8 @@ struct SimulatedOptions {
   // server's messages in the order of sending, which saves an event per message.
   bool only_servers_send_to_workers = false;
   // With more participants than this, all run on one stack in turn (StackPool). Copying a suspended participant's
-  // frames then costs less than loading the page tables of distant stacks: an event of asynchronous SGD with 16,384
-  // workers takes 0.8 times as long as with separate stacks.
+  // frames then costs less than loading the page tables of distant stacks. With 16,384 workers an event of asynchronous
+  // SGD takes 0.8 times as long as on separate stacks.
   std::size_t most_own_stacks = 8192;
 };
 
@@ -239,8 +239,8 @@ class SimulationState {
 };
 
 // Durations of micro-batches on the simulated cluster. Each is a pure function of its indices, so the next ones may be
-// drawn together, which is several times cheaper. Three patterns of requests are recognised: consecutive workers ask
-// for the same whole step, a worker asks for consecutive whole steps, or a worker asks for single micro-batches.
+// drawn together, which is several times cheaper. Three patterns are recognised: consecutive workers ask for the same
+// step, a worker asks for consecutive steps, or a worker asks for single micro-batches.
 class DurationPrefetch {
  public:
   // `micro_batches`: usual number per step.
