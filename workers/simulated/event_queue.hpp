@@ -166,7 +166,7 @@ struct Timer {
 // as deep as a binary one.
 class Timers {
  public:
-  explicit Timers(int participants) : participants_(participants) {}
+  explicit Timers(int participants) : places_(participants, none) {}
 
   bool empty() const { return heap_.empty(); }
   // Call first() and pop() only if there is a timer.
@@ -176,7 +176,6 @@ class Timers {
 
   // Replaces this rank's timer, if it has one.
   void set(const Timer& timer) {
-    if (places_.empty()) places_ = ByRank<std::uint32_t>(participants_, none);
     if (const std::size_t place = places_[timer.rank]; place == none) {
       heap_.push_back(timer);
       rise(heap_.size() - 1, timer);
@@ -226,9 +225,8 @@ class Timers {
     put(hole, timer);
   }
 
-  int participants_;
   std::vector<Timer> heap_;
-  ByRank<std::uint32_t> places_;  // each rank's index in the heap; empty until the first timer
+  ByRank<std::uint32_t> places_;  // each rank's index in the heap
 };
 
 }  // namespace syncopate

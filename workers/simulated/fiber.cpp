@@ -88,7 +88,7 @@ Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> bo
 void Fiber::begin(const boost::context::stack_context& stack, std::function<void()> body) {
   struct Life {
     explicit Life(AnnouncedStack& stack) : stack(stack) { stack.entered(); }
-    ~Life() { stack.end(); }
+    ~Life() { stack.leave(true); }
     AnnouncedStack& stack;
   };
   stack_.enter();  // creating a Boost fiber switches to its stack once, to lay it out

@@ -86,18 +86,11 @@ class AnnouncedStack {
     __sanitizer_finish_switch_fiber(frames_, &outer_bottom_, &outer_bytes_);
 #endif
   }
-  // Called inside the fiber before a switch out of it.
-  void leave() {
+  // Called inside the fiber before a switch out of it. `is_last`: the fiber ends.
+  void leave([[maybe_unused]] bool is_last = false) {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = true;
-    __sanitizer_start_switch_fiber(&frames_, outer_bottom_, outer_bytes_);
-#endif
-  }
-  // Called inside the fiber before the last switch out of it.
-  void end() {
-#if defined(__SANITIZE_ADDRESS__)
-    left_ = true;
-    __sanitizer_start_switch_fiber(nullptr, outer_bottom_, outer_bytes_);
+    __sanitizer_start_switch_fiber(is_last ? nullptr : &frames_, outer_bottom_, outer_bytes_);
 #endif
   }
 
