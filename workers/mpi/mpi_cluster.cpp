@@ -477,8 +477,8 @@ class MpiCluster : public Cluster {
   // The parts that all runs use.
   struct Kept {
     explicit Kept(const MpiOptions& options)
-        : communicators(options.communicator == MPI_COMM_NULL ? options.session.communicator() : options.communicator,
-                        options.workers + options.servers, options.workers, options.store != nullptr),
+        : communicators(options.session.communicator(), options.workers + options.servers, options.workers,
+                        options.store != nullptr),
           wait_rounds(communicators.waits()) {}
     MpiCommunicators communicators;
     MpiWaitRounds wait_rounds;

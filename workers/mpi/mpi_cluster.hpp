@@ -6,8 +6,6 @@
 // algorithm itself) is compute. In a collective, waiting for the last member is wait, the rest communicate.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -69,7 +67,6 @@ struct MpiOptions {
   RunRecord* record = nullptr;          // null on all ranks: nothing is recorded. Complete on rank 0 after the run
   const OutagePlan* outages = nullptr;  // null on all ranks: no outages. Ranks sleep through outages
   const MpiSession& session;
-  MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
   // Called on a rank that fails, before all ranks end, to save data.
   std::function<void(const std::string& what)> before_abort = {};
   // Null on all ranks: no checkpoints. With a store, this thread must hold a CheckpointLog (CheckpointLog::Scope)
@@ -77,9 +74,9 @@ struct MpiOptions {
   CheckpointStore* store = nullptr;
 };
 
-// Collective over the communicator. Throws std::invalid_argument if the communicator has too few ranks.
+// Collective over the session. Throws std::invalid_argument if it has too few ranks.
 //
-// `run` is collective: every rank of the communicator calls it, including idle ranks. The totals are complete on every
+// `run` is collective: every rank of the session calls it, including idle ranks. The totals are complete on every
 // rank. An exception of a program ends all ranks through MpiSession::abort, with one message that names this rank. Two
 // exceptions are instead rethrown on all ranks: ReplayMismatch (the run cannot resume from the store's checkpoint) and
 // LeftAtCheckpoint (the store ends the run at a checkpoint).

@@ -61,7 +61,7 @@ class MpiCommunicators {
  public:
   // Collective over `all`, with the same arguments on all ranks. Ranks 0 .. workers-1 are workers, the next ones up to
   // participants-1 servers. Waits politely for all ranks. Throws std::invalid_argument if there are fewer ranks.
-  MpiCommunicators(MPI_Comm all, int participants, int workers, bool has_checkpoints = false);
+  MpiCommunicators(MPI_Comm all, int participants, int workers, bool has_checkpoints);
   ~MpiCommunicators();
   MpiCommunicators(const MpiCommunicators&) = delete;
   MpiCommunicators& operator=(const MpiCommunicators&) = delete;
