@@ -30,7 +30,7 @@ std::vector<std::string> lines(const std::vector<Span>& spans) {
 }
 
 TEST(SpanRecorder, JoinsWhatIsOneAndLeavesOutWhatTakesNoTime) {
-  SpanRecorder recorder(1, 0);
+  SpanRecorder recorder(1, 0, {});
   compute(recorder, Rank{0}, 10, 0, 0);
   recorder.add(Rank{0}, Activity::wait, at(10), "barrier");
   recorder.add(Rank{0}, Activity::communicate, at(12), "barrier");
@@ -43,7 +43,7 @@ TEST(SpanRecorder, JoinsWhatIsOneAndLeavesOutWhatTakesNoTime) {
 }
 
 TEST(SpanRecorder, WithServersTheFirstGradientOfATotalIsTheOneThatIsMeant) {
-  SpanRecorder recorder(1, 1);
+  SpanRecorder recorder(1, 1, {});
   for (int step = 0; step < 3; ++step)  // two micro-batches per step: 4 and 6 ns, 4 and 7, 4 and 6
     for (int index = 0; index < 2; ++index)
       compute(recorder, Rank{0}, std::vector{4, 10, 14, 21, 25, 31}.at(2 * step + index), step, index);
@@ -56,7 +56,7 @@ TEST(SpanRecorder, WithServersTheFirstGradientOfATotalIsTheOneThatIsMeant) {
 }
 
 TEST(SpanRecorder, WithoutServersTheLastOneIs) {
-  SpanRecorder recorder(2, 0);
+  SpanRecorder recorder(2, 0, {});
   for (int step = 0; step < 3; ++step) compute(recorder, Rank{1}, 10 * (step + 1), step, 0);
   recorder.lose(Rank{1}, Duration{10});
   compute(recorder, Rank{1}, 35, 3, 0);
@@ -69,7 +69,7 @@ TEST(SpanRecorder, WithoutServersTheLastOneIs) {
 // The spans have no gaps or overlaps, and their sums equal the bookings.
 TEST(SpanRecorder, AnAmountThatNoMicroBatchesMakeUpDividesOne) {
   for (const int servers : {0, 1}) {
-    SpanRecorder recorder(1, servers);
+    SpanRecorder recorder(1, servers, {});
     for (int i = 0; i < 3; ++i) compute(recorder, Rank{0}, 10 * (i + 1), i, 0);
     if (servers > 0)
       recorder.keep(Rank{0}, Duration{17});
@@ -87,7 +87,7 @@ TEST(SpanRecorder, AnAmountThatNoMicroBatchesMakeUpDividesOne) {
 }
 
 TEST(SpanRecorder, WhatIsCutOffCountsAsItWasAdded) {
-  SpanRecorder recorder(1, 0);
+  SpanRecorder recorder(1, 0, {});
   compute(recorder, Rank{0}, 10, 0, 0);
   compute(recorder, Rank{0}, 20, 0, 1);
   recorder.lose(Rank{0}, Duration{10});
@@ -212,7 +212,7 @@ TEST(Book, TheWallClocksLastThingsAreTakenBackFirst) {
 }
 
 TEST(Book, SpansAreTakenBackWithTheAccount) {
-  SpanRecorder spans(1, 0);
+  SpanRecorder spans(1, 0, {});
   Book book(Rank{0}, start_time, &spans);
   book.pass(Activity::compute, at_ms(10), {"step", Step{0}, 0});
   book.pass(Activity::compute, at_ms(30), {});

@@ -8,7 +8,7 @@ class RecordContract : public ClusterContract {
  protected:
   // Runs, and compares the spans of all workers with their accounts. Returns true on rank 0, where both are known.
   bool spans_are_the_accounts(int workers, int servers, const Program& work, const Program& serve = nullptr) {
-    recorded.spans.emplace(workers, servers);
+    recorded.spans.emplace(workers, servers, SpanRecorder::Limits());
     recorded.durations.emplace();
     record = &recorded;
     bool is_first = false;

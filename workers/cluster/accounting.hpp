@@ -90,7 +90,6 @@ class SpanRecorder {
     std::int64_t spans = std::numeric_limits<std::int64_t>::max();
   };
 
-  SpanRecorder(int workers, int servers) : SpanRecorder(workers, servers, Limits{}) {}
   SpanRecorder(int workers, int servers, const Limits& limits);
 
   // Adds a span from the end of the participant's last one to `end`, unless it is empty. `step`, `micro_batch`: see

@@ -4,11 +4,15 @@
 #include <unistd.h>
 
 #include <new>
+#include <type_traits>
 
 namespace syncopate {
 
 namespace {
 
+constexpr bool is_sanitized = !std::is_empty_v<AnnouncedStack>;
+// Stack frames with a sanitizer's instrumentation are several times as large.
+constexpr std::size_t frame_growth = is_sanitized ? 8 : 1;
 constexpr std::size_t guarded_stack_bytes = frame_growth * 128 * 1024;
 // An odd number of cache lines per stack distributes the tops of stacks over all sets of the caches.
 constexpr std::size_t dense_stack_bytes = frame_growth * 32 * 1024 + 64;

@@ -14,101 +14,85 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(__SANITIZE_THREAD__)
+#elif defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
 
 namespace syncopate {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// Stack frames with a sanitizer's instrumentation are several times as large.
-constexpr std::size_t frame_growth = 8;
-constexpr bool is_sanitized = true;
-#else
-constexpr std::size_t frame_growth = 1;
-constexpr bool is_sanitized = false;
-#endif
-
-// A fiber's stack. It reports each switch to AddressSanitizer and ThreadSanitizer, so that they know which stack the
-// thread is on. Otherwise they would take a fiber's frames for stray writes. The class is empty in builds without these
-// sanitizers. Source: <sanitizer/asan_interface.h>, <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
+// A fiber's stack. It reports each switch to AddressSanitizer or ThreadSanitizer, so that they know which stack the
+// thread is on. Otherwise they would take a fiber's frames for stray writes. Without these sanitizers it does nothing.
+// - enter() and returned() are called outside the fiber, before and after the switch to it.
+// - entered() is called inside the fiber, at its start and after each switch back to it.
+// - leave() is called inside the fiber before a switch out of it. `is_last`: the fiber ends.
+// Source:  <sanitizer/asan_interface.h>, <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
+#if defined(__SANITIZE_ADDRESS__)
 class AnnouncedStack {
  public:
-  explicit AnnouncedStack([[maybe_unused]] const boost::context::stack_context& stack) {
-#if defined(__SANITIZE_ADDRESS__)
-    bottom_ = static_cast<const char*>(stack.sp) - stack.size;
-    bytes_ = stack.size;
-#endif
-#if defined(__SANITIZE_THREAD__)
-    fiber_ = __tsan_create_fiber(0);
-#endif
-  }
-  ~AnnouncedStack() {
-#if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(bottom_, bytes_);  // frames that never returned would be errors for the next owner
-#endif
-#if defined(__SANITIZE_THREAD__)
-    __tsan_destroy_fiber(fiber_);
-#endif
-  }
+  explicit AnnouncedStack(const boost::context::stack_context& stack)
+      : bottom_(static_cast<const char*>(stack.sp) - stack.size), bytes_(stack.size) {}
+  // Frames that never returned would be errors for the next owner of the memory.
+  ~AnnouncedStack() { __asan_unpoison_memory_region(bottom_, bytes_); }
   AnnouncedStack(const AnnouncedStack&) = delete;
   AnnouncedStack& operator=(const AnnouncedStack&) = delete;
 
-  // Called outside the fiber, before and after the switch to it. ThreadSanitizer counts calls and returns per stack.
-  // Here it learns of both ends of a switch, so that the switch's own calls and returns cancel out.
   void enter() {
-#if defined(__SANITIZE_ADDRESS__)
     left_ = false;
     __sanitizer_start_switch_fiber(&outer_frames_, bottom_, bytes_);
-#endif
-#if defined(__SANITIZE_THREAD__)
-    outer_fiber_ = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(fiber_, 0);
-#endif
   }
   void returned() {
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(outer_fiber_, 0);
-#endif
-#if defined(__SANITIZE_ADDRESS__)
     if (!left_) {  // the fiber was created, or destroyed before it began: nothing inside it reports a switch out of it
       entered();
       leave();
     }
     __sanitizer_finish_switch_fiber(outer_frames_, nullptr, nullptr);
-#endif
   }
-
-  // Called inside the fiber, at its start and after each switch back to it.
-  void entered() {
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(frames_, &outer_bottom_, &outer_bytes_);
-#endif
-  }
-  // Called inside the fiber before a switch out of it. `is_last`: the fiber ends.
-  void leave([[maybe_unused]] bool is_last = false) {
-#if defined(__SANITIZE_ADDRESS__)
+  void entered() { __sanitizer_finish_switch_fiber(frames_, &outer_bottom_, &outer_bytes_); }
+  void leave(bool is_last = false) {
     left_ = true;
     __sanitizer_start_switch_fiber(is_last ? nullptr : &frames_, outer_bottom_, outer_bytes_);
-#endif
   }
 
  private:
-#if defined(__SANITIZE_ADDRESS__)
-  const void* bottom_ = nullptr;
-  std::size_t bytes_ = 0;
+  const void* bottom_;
+  std::size_t bytes_;
   bool left_ = false;
   void* frames_ = nullptr;  // AddressSanitizer's record of the suspended fiber's frames
   const void* outer_bottom_ = nullptr;
   std::size_t outer_bytes_ = 0;
   void* outer_frames_ = nullptr;
-#endif
-#if defined(__SANITIZE_THREAD__)
-  void* fiber_ = nullptr;
-  void* outer_fiber_ = nullptr;
-#endif
 };
+#elif defined(__SANITIZE_THREAD__)
+// ThreadSanitizer counts calls and returns per stack. It learns of both ends of a switch outside the fiber, so that the
+// switch's own calls and returns cancel out.
+class AnnouncedStack {
+ public:
+  explicit AnnouncedStack(const boost::context::stack_context&) {}
+  ~AnnouncedStack() { __tsan_destroy_fiber(fiber_); }
+  AnnouncedStack(const AnnouncedStack&) = delete;
+  AnnouncedStack& operator=(const AnnouncedStack&) = delete;
+
+  void enter() {
+    outer_fiber_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(fiber_, 0);
+  }
+  void returned() { __tsan_switch_to_fiber(outer_fiber_, 0); }
+  void entered() {}
+  void leave(bool = false) {}
+
+ private:
+  void* fiber_ = __tsan_create_fiber(0);
+  void* outer_fiber_ = nullptr;
+};
+#else
+struct AnnouncedStack {
+  explicit AnnouncedStack(const boost::context::stack_context&) {}
+  void enter() {}
+  void returned() {}
+  void entered() {}
+  void leave(bool = false) {}
+};
+#endif
 
 // Memory for the stacks of many fibers. Up to 1,024 fibers have 128 KB each behind a guard page. More than 1,024 have
 // 32 KB each without guard pages, close together. Memory is used only as deep as a fiber goes. If there are more fibers
