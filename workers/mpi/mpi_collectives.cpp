@@ -813,13 +813,11 @@ void add_values(FlatVector& total, const FlatVector& values, const ValueLayout& 
   const std::size_t p = layout.parameters;
   float* const sum = total.data();
   const float* const more = values.data();
-  if (layout.wide) {
+  if (layout.wide)
     for (std::size_t i = 0; i < p; ++i)
       split(joined(sum[i], sum[p + i]) + joined(more[i], more[p + i]), sum[i], sum[p + i]);
-  } else {
-    for (std::size_t i = 0; i < p; ++i) sum[i] += more[i];
-  }
-  for (std::size_t i = layout.parts() * p; i < layout.size(); ++i) sum[i] += more[i];
+  const std::size_t wide = layout.wide ? 2 * p : 0;
+  add(sum + wide, more + wide, layout.size() - wide);
 }
 
 }  // namespace syncopate

@@ -109,7 +109,6 @@ void PendingCollectives::join(PendingCollective& collective, const CollectiveGro
   if (collective.arrived == 0) {
     sum.kind = what.kind;
     sum.policy = what.policy;
-    sum.group_size = what.group_size;
     sum.root = what.root;
     sum.slice = what.slice;
     sum.known = std::move(what.known);

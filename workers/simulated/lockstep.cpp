@@ -357,62 +357,62 @@ class FibersThenLockstep : public Cluster {
 
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override {
     const Step step = started.group ? Step{0} : started.step;
-    CollectiveResult result = wrapped().finish(self, std::move(started), place);
+    CollectiveResult result = current_->finish(self, std::move(started), place);
     go_on_in_lockstep_after(self, step);
     return result;
   }
 
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                 const Contribution& contribution, Place place) override {
-    const AgreedProgress agreement = wrapped().all_reduce_sum(self, gradient, numbers, contribution, place);
+    const AgreedProgress agreement = current_->all_reduce_sum(self, gradient, numbers, contribution, place);
     go_on_in_lockstep_after(self, contribution.step);
     return agreement;
   }
 
   // All other calls go to the current cluster. There are neither outages nor pauses (LockstepCluster::can_simulate).
-  int workers() const override { return wrapped().workers(); }
-  Servers servers() const override { return wrapped().servers(); }
-  Time now(Rank self) const override { return wrapped().now(self); }
-  int workers_left(Rank self) override { return wrapped().workers_left(self); }
-  bool has_left(Rank self, Rank worker) const override { return wrapped().has_left(self, worker); }
+  int workers() const override { return current_->workers(); }
+  Servers servers() const override { return current_->servers(); }
+  Time now(Rank self) const override { return current_->now(self); }
+  int workers_left(Rank self) override { return current_->workers_left(self); }
+  bool has_left(Rank self, Rank worker) const override { return current_->has_left(self, worker); }
 
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override {
-    return wrapped().compute_gradient(self, at, slot, samples, deadline);
+    return current_->compute_gradient(self, at, slot, samples, deadline);
   }
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override {
-    return wrapped().compute_gradients(self, at, first, count);
+    return current_->compute_gradients(self, at, first, count);
   }
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override {
-    return wrapped().start(self, std::move(what), contribution, place);
+    return current_->start(self, std::move(what), contribution, place);
   }
   bool has_ended(Rank self, const StartedCollective& started, Place place) override {
-    return wrapped().has_ended(self, started, place);
+    return current_->has_ended(self, started, place);
   }
   void report_steps(Rank self, const Contribution& contribution) override {
-    wrapped().report_steps(self, contribution);
+    current_->report_steps(self, contribution);
   }
   void send(Rank self, Rank to, Message&& message, Place place) override {
-    wrapped().send(self, to, std::move(message), place);
+    current_->send(self, to, std::move(message), place);
   }
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override {
-    return wrapped().receive(self, from, until, place);
+    return current_->receive(self, from, until, place);
   }
-  void discard(Rank self, const BookedTime& work) override { wrapped().discard(self, work); }
-  void keep(Rank self, const BookedTime& work, Step staleness) override { wrapped().keep(self, work, staleness); }
-  Bytes bytes_sent() const override { return wrapped().bytes_sent(); }
+  void discard(Rank self, const BookedTime& work) override { current_->discard(self, work); }
+  void keep(Rank self, const BookedTime& work, Step staleness) override { current_->keep(self, work, staleness); }
+  Bytes bytes_sent() const override { return current_->bytes_sent(); }
 
  private:
-  Cluster& wrapped() { return lockstep_ ? static_cast<Cluster&>(*lockstep_) : fibers_; }
-  const Cluster& wrapped() const { return lockstep_ ? static_cast<const Cluster&>(*lockstep_) : fibers_; }
   // Worker 0 is the first to leave a collective. It never waits again, so the other fibers stay suspended.
   void go_on_in_lockstep_after(Rank self, Step step) {
-    if (!lockstep_ && self == Rank{0} && step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
+    if (!lockstep_ && self == Rank{0} && step > alike_from_)
+      current_ = &lockstep_.emplace(options_, fibers_.progress());
   }
 
   SimulatedOptions options_;
   Step alike_from_;
   std::optional<LockstepCluster> lockstep_;
+  Cluster* current_ = &fibers_;
   SimulatedCluster fibers_;  // destroyed first: its fibers may still be in calls
 };
 
