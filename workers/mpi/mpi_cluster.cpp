@@ -18,8 +18,8 @@ MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_commun
       rows(gets_rows),
       bytes_reported(participants(), Bytes{0}),
       books_(options.workers) {
-  const bool takes_part = is_worker() || is_server();
-  SpanRecorder* const spans = takes_part && options.record && options.record->spans ? &*options.record->spans : nullptr;
+  SpanRecorder* const spans =
+      takes_part() && options.record && options.record->spans ? &*options.record->spans : nullptr;
   // Only servers know which gradients they keep, but the workers' spans are in other processes, so fates are collected.
   if (spans && options.servers > 0) spans->collect_fates();
   for (const Rank worker : workers()) books_[worker] = Book(worker, start_time, spans);
@@ -367,7 +367,7 @@ class MpiCluster : public Cluster {
       const MpiRunState& state = run_->state;
       if (options_.store && options_.store->resumes()) {
         run_->replay_log.at_end = [this] { resume(); };
-        if (state.is_worker() || state.is_server())
+        if (state.takes_part())
           follow();
         else
           resume();
@@ -488,7 +488,7 @@ class MpiCluster : public Cluster {
   void finish() {
     using Ending = MpiRunState::Ending;
     MpiRunState& state = run_->state;
-    if (!state.is_worker() && !state.is_server()) return;
+    if (!state.takes_part()) return;
     if (run_->replay_log.replays(Call::end)) throw ReplayMismatch("it ends before the call that it had come to");
     run_->enter(Call::end);
     if (state.ending == Ending::none) {

@@ -143,8 +143,9 @@ class MpiRunState {
   StepRows rows;  // used on the rank that reports to the observer
 
   bool is_worker() const { return self.value < options.workers; }
-  bool is_server() const { return !is_worker() && self.value < participants(); }
-  bool is_coordinator() const { return self == Rank{0}; }  // coordinates partial all-reduces
+  bool is_server() const { return !is_worker() && takes_part(); }
+  bool takes_part() const { return self.value < participants(); }  // false: the rank is idle
+  bool is_coordinator() const { return self == Rank{0}; }          // coordinates partial all-reduces
   int participants() const { return options.workers + options.servers; }
   Ranks workers() const { return Ranks(options.workers); }
   Ranks servers() const { return Ranks(Rank{options.workers}, options.servers); }
@@ -181,7 +182,7 @@ class MpiRunState {
   std::int64_t collectives_of_all = 0;  // number of collectives of all workers that this worker has entered
   std::int64_t kept_in_collectives = 0;
   std::int64_t kept_in_partial_sums = 0;  // on worker 0
-  bool has_partial_sums = false;          // whether this rank knows of any
+  bool has_partial_sums = false;          // whether this rank knows of a partial all-reduce
 
   // The progress of this rank after its program (MpiCluster::finish).
   enum class Ending { none, announced, closed };

@@ -50,7 +50,7 @@ PartOfRecord own_part(const MpiRunState& state, Duration cut_off) {
   if (record.arrivals) part.arrivals = *record.arrivals;
   if (record.durations) part.durations = *record.durations;
   if (!record.spans) return part;
-  if (state.is_worker() || state.is_server()) {
+  if (state.takes_part()) {
     part.spans = record.spans->spans(state.self);
     part.has_stopped = record.spans->stopped(state.self);
   }
@@ -152,7 +152,7 @@ Time agree_on_end(MpiRunState& state, MpiWaiting& waiting) {
                                     state.has_partial_sums ? 1 : 0,
                                     static_cast<std::int64_t>(state.staleness_counts.size())};
   // Idle ranks wait in this collective for the whole run.
-  const char* const reason = state.is_worker() || state.is_server() ? nullptr : "needed by no method of this run";
+  const char* const reason = state.takes_part() ? nullptr : "needed by no method of this run";
   waiting.wait_for_the_end(begin_to_reduce(most, MPI_MAX, state.communicators.everyone()), reason);
   state.staleness_counts.resize(static_cast<std::size_t>(most[4]));
   const bool has_partial_rounds = most[3] > 0;
