@@ -434,7 +434,7 @@ CheckpointIdentity MpiRunCheckpoints::identity(int rank) const {
 // Returns the number of the checkpoint from which the run resumes; 0: it starts from the beginning.
 std::int64_t MpiRunCheckpoints::open(Progress& progress) {
   const bool is_wanted = session_.rank() == 0 && use_.resumes && is_there(use_.file);
-  if (from_rank_0(session_, is_wanted ? 1.0 : 0.0) == 0) return 0;
+  if (!from_rank_0(session_, is_wanted)) return 0;
   CheckpointParts common;
   std::string problem;
   try {
@@ -451,12 +451,12 @@ std::int64_t MpiRunCheckpoints::open(Progress& progress) {
     if (session_.rank() > 0) problem = fmt::format("rank {}: {}", session_.rank(), problem);
   }
   // A rank cannot resume if it finds another checkpoint than rank 0.
-  const auto number = static_cast<std::int64_t>(from_rank_0(session_, static_cast<double>(common.number)));
+  const std::int64_t number = from_rank_0(session_, common.number);
   if (problem.empty() && common.number != number)
     problem = fmt::format("rank {} finds a different one", session_.rank());
   const std::vector<std::string> problems = texts_on_rank_0(session_, problem);
   const auto first = std::ranges::find_if(problems, [](const std::string& text) { return !text.empty(); });
-  resumes_ = from_rank_0(session_, first == problems.end() ? 1.0 : 0.0) != 0;
+  resumes_ = from_rank_0(session_, first == problems.end());
   if (resumes_) {
     report_resumption(progress, host_s_before_);
     return common.number;

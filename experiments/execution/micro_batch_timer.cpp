@@ -32,20 +32,6 @@ constexpr std::pair<const char*, double LengthFit::*> qualities[] = {
     {"largest_residual_s", &LengthFit::largest_residual_s},
     {"typical_residual_s", &LengthFit::typical_residual_s}};
 
-// Returns rank 0's value on all ranks. `meanwhile`: this rank calls it repeatedly until the first number arrives.
-MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value,
-                                      const std::function<void()>& meanwhile) {
-  const bool by_lengths = from_rank_0(session, value.fit ? 1.0 : 0.0, meanwhile) != 0;
-  value.micro_batch_s = from_rank_0(session, value.micro_batch_s);
-  if (!by_lengths) return value;
-  LengthFit fit = value.fit.value_or(LengthFit{});
-  for (const auto& [key, cost] : content_costs) fit.cost.*cost = from_rank_0(session, fit.cost.*cost);
-  for (const auto& [key, quality] : qualities) fit.*quality = from_rank_0(session, fit.*quality);
-  fit.points = static_cast<int>(from_rank_0(session, static_cast<double>(fit.points)));
-  value.fit = fit;
-  return value;
-}
-
 // Returns the entries [{"host", "work", "micro_batch_s", ...}, ...] of the file; empty without a file.
 Json entries_of(const fs::path& file) {
   const auto text = read_file(file);
@@ -343,12 +329,13 @@ MeasuredMicroBatch MicroBatchTimer::time(const MicroBatchWork& work) {
   }
   MeasuredMicroBatch value;
   std::string problem;
+  std::function<void()> meanwhile;  // called until rank 0's value arrives
   if (!session()) {
     value = kept_or_measured(work, [] {});
   } else if (session()->rank() == 0) {
     bool is_sent = false;
     const auto send_decision = [&](bool measures) {
-      if (!std::exchange(is_sent, true)) from_rank_0(*session(), measures ? 1.0 : 0.0);
+      if (!std::exchange(is_sent, true)) from_rank_0(*session(), measures);
     };
     try {
       value = kept_or_measured(work, [&] { send_decision(true); });
@@ -356,11 +343,13 @@ MeasuredMicroBatch MicroBatchTimer::time(const MicroBatchWork& work) {
       problem = fault.what();
     }
     send_decision(false);
-    value = shared_from_rank_0(*session(), value, {});
   } else {
-    const bool measures = from_rank_0(*session(), 0.0) != 0;
-    const bool computes = measures && session()->rank() < work.workers;
-    value = shared_from_rank_0(*session(), value, computes ? neighbour_of(work) : std::function<void()>());
+    const bool measures = from_rank_0(*session(), false);
+    if (measures && session()->rank() < work.workers) meanwhile = neighbour_of(work);
+  }
+  if (session()) {
+    value.micro_batch_s = from_rank_0(*session(), value.micro_batch_s, meanwhile);
+    value.fit = from_rank_0(*session(), value.fit);
   }
   if (value.micro_batch_s == 0 && !value.fit) throw ConfigurationFault(problem);  // only rank 0 prints it
   return known_[what] = value;

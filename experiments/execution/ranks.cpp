@@ -22,7 +22,6 @@
 #include "workers/cluster/calls.hpp"
 #include "workers/mpi/mpi_messages.hpp"
 #include "workers/mpi/mpi_waiting.hpp"
-#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
 
@@ -33,12 +32,6 @@ constexpr int recording_tag = 1;
 constexpr bool cores_suffice = false;  // waiting ranks yield their cores to other ranks
 
 void wait_for(MPI_Request& request) { wait_politely_for(request, cores_suffice); }
-
-void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype type) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(values, count, type, 0, session.communicator(), &request);
-  wait_for(request);
-}
 
 using Ranks = std::vector<int>;
 
@@ -186,17 +179,19 @@ std::string normalised(const std::string& directory) {
 
 }  // namespace
 
-std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers) {
-  broadcast(session, numbers.data(), static_cast<int>(numbers.size()), MPI_INT);
-  return numbers;
-}
-
-double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&number, 1, MPI_DOUBLE, 0, session.communicator(), &request);
-  for (int done = 0; meanwhile && !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE)) meanwhile();
-  if (!meanwhile) wait_for(request);
-  return number;
+void broadcast(const MpiSession& session, std::string& bytes, const std::function<void()>& meanwhile) {
+  constexpr std::size_t most_at_once = 1 << 30;  // because MPI counts with int
+  const auto share = [&](void* data, std::size_t size) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibcast(data, mpi_count(size), MPI_BYTE, 0, session.communicator(), &request);
+    while (meanwhile && !is_done(request)) meanwhile();
+    wait_for(request);
+  };
+  std::size_t size = bytes.size();
+  share(&size, sizeof(size));
+  bytes.resize(size);
+  for (std::size_t begin = 0; begin < size; begin += most_at_once)
+    share(bytes.data() + begin, std::min(most_at_once, size - begin));
 }
 
 double reduced(const MpiSession& session, double number, MPI_Op operation) {
@@ -210,13 +205,6 @@ void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op ope
   MPI_Iallreduce(MPI_IN_PLACE, numbers.data(), mpi_count(numbers.size()), MPI_DOUBLE, operation, session.communicator(),
                  &request);
   wait_for(request);
-}
-
-std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers) {
-  const int size = from_rank_0(session, std::vector{mpi_count(numbers.size())}).front();
-  numbers.resize(static_cast<std::size_t>(size));
-  broadcast(session, numbers.data(), size, MPI_FLOAT);
-  return numbers;
 }
 
 std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::string& own) {

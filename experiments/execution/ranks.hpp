@@ -13,6 +13,7 @@
 #include "experiments/sections/experiment.hpp"
 #include "results/recorder.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
 
@@ -24,12 +25,18 @@ inline constexpr const char* what_stays =
     "finished runs stay, and the same command continues with the others, from their newest checkpoints if they have "
     "any";
 
-// Returns rank 0's numbers on every rank.
-std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);
-// Calls `meanwhile`, if there is such a function, repeatedly until rank 0's number arrives.
-double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile = {});
-// Returns rank 0's numbers on every rank. The arguments of the other ranks are ignored, whatever their length.
-std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers);
+// Replaces the bytes of every rank by rank 0's. Calls `meanwhile`, if there is such a function, while it waits.
+void broadcast(const MpiSession& session, std::string& bytes, const std::function<void()>& meanwhile);
+
+// Returns rank 0's value on every rank. `meanwhile`: as for broadcast.
+template <typename Value>
+Value from_rank_0(const MpiSession& session, Value value, const std::function<void()>& meanwhile = {}) {
+  StoredBytes stored;
+  if (session.rank() == 0) StateArchive(stored.sink())(value);
+  broadcast(session, stored.bytes, meanwhile);
+  if (session.rank() > 0) StateArchive(stored.source())(value);
+  return value;
+}
 
 // Combine all ranks' numbers by MPI_SUM, MPI_MAX, ..., and give the result to every rank. The second function works in
 // place.

@@ -161,7 +161,7 @@ class CommonPhases {
     if (looks && !backend_.mpi && !phase.has_ended()) phase = found_reusable(run, write);
     const MpiSession* const all = backend_.together();
     bool is_there = phase.has_ended();
-    if (all) is_there = from_rank_0(*all, std::vector<int>{is_there}).front() != 0;
+    if (all) is_there = from_rank_0(*all, is_there);
     if (!is_there) phase = made(run, before_run, progress, write);
     return known_[run.hash] = all ? shared(std::move(phase)) : std::move(phase);
   }
@@ -243,8 +243,7 @@ class CommonPhases {
   // Returns rank 0's result on all ranks.
   CommonPhase shared(CommonPhase phase) const {
     const MpiSession& session = *backend_.together();
-    const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
-    if (has_failed) return {.failure = backend_.is_rank_0() ? phase.failure : "on rank 0"};
+    if (std::string failure = from_rank_0(session, phase.failure); !failure.empty()) return {.failure = failure};
     const StartingPoint own = phase.end ? *phase.end : StartingPoint{};
     return {.end = std::make_shared<const StartingPoint>(StartingPoint{
                 .parameters = from_rank_0(session, own.parameters), .buffers = from_rank_0(session, own.buffers)})};
@@ -809,7 +808,7 @@ class ExperimentRunner {
   // Returns rank 0's status on all ranks.
   int agreed(int status) const {
     const auto* const all = backend_.together();
-    return all ? from_rank_0(*all, std::vector{status}).front() : status;
+    return all ? from_rank_0(*all, status) : status;
   }
 
   int run_all() {
@@ -864,11 +863,7 @@ class ExperimentRunner {
     const auto* const all = backend_.together();
     if (!all) return;
     runs_.to_do() = from_rank_0(*all, runs_.to_do());
-    std::vector<int> is_damaged(experiment_.runs.size());
-    for (const auto& [index, damage] : damaged_phases_) is_damaged[index] = 1;
-    is_damaged = from_rank_0(*all, std::move(is_damaged));
-    for (std::size_t index = 0; index < is_damaged.size(); ++index)
-      if (is_damaged[index]) damaged_phases_.try_emplace(index);
+    damaged_phases_ = from_rank_0(*all, damaged_phases_);
   }
 
   // Throws CannotRun on all ranks if `fault` is not empty on any rank.
@@ -1075,7 +1070,7 @@ class ExperimentRunner {
   ReusableRuns reusable_{options_.results_directory};
   CommonPhases common_phases_{options_, backend_, reusable_};
   RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // to_do() is equal on every rank
-  std::map<std::size_t, std::string> damaged_phases_{};             // on rank 0: damage by the phase's first run
+  std::map<std::size_t, std::string> damaged_phases_{};             // damage by the phase's first run
 };
 
 // Executes the experiment; tunes first if the file contains [tune].

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <limits>
 #include <tuple>
 
 #include "experiments/execution/ranks.hpp"
@@ -76,17 +75,10 @@ class TunedExperiment {
     return exit_success;
   }
 
-  // Returns rank 0's number on all ranks.
-  std::optional<double> on_all_ranks(std::optional<double> number) const {
-    const MpiSession* const all = backend_.together();
-    if (!all) return number;
-    const double found = from_rank_0(*all, number.value_or(std::numeric_limits<double>::quiet_NaN()));
-    return std::isnan(found) ? std::nullopt : std::optional(found);
-  }
-
   void take(const Tuner::Trial& trial, const std::optional<RunSummary>& summary) {
     TrialValue value = summary ? value_of_trial(*summary, experiment_.tuning->measure) : TrialValue{};
-    for (std::optional<double>* const number : {&value.value, &value.missed_by}) *number = on_all_ranks(*number);
+    for (std::optional<double>* const number : {&value.value, &value.missed_by})
+      if (const MpiSession* const all = backend_.together()) *number = from_rank_0(*all, *number);
     const std::string status = summary ? to_string(summary->status) : "";
     if (summary && !value.value) reasons_.emplace(trial.group, summary->reason.empty() ? status : summary->reason);
     tuner_.take(trial, status, value);
