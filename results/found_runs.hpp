@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "results/run_directory.hpp"
@@ -90,8 +91,8 @@ RunsAndFaults read_runs(std::span<const std::filesystem::path> directories, cons
 
 // Pairs of a key and its elements, in the order of the keys' first appearances.
 template <typename Elements, typename KeyOf>
-auto grouped_by(const KeyOf& key_of, const Elements& elements) {
-  using Group = std::pair<std::string, std::vector<typename Elements::value_type>>;
+auto grouped_by(const KeyOf& key_of, Elements&& elements) {
+  using Group = std::pair<std::string, std::vector<std::ranges::range_value_t<Elements>>>;
   std::vector<Group> groups;
   for (const auto& element : elements) {
     const std::string key = key_of(element);

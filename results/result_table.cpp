@@ -315,18 +315,6 @@ std::string note_of_links(std::span<const RunSummary> runs) {
   return unshared_links_text(rows);
 }
 
-std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
-  std::vector<std::pair<std::string, Seeds>> rows;
-  for (const RunSummary& run : runs) {
-    if (run.status != RunStatus::finished) continue;
-    const std::string label = run_label(run);
-    auto row = std::ranges::find(rows, label, [](const auto& other) { return other.first; });
-    if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
-    row->second.push_back(run);
-  }
-  return rows;
-}
-
 std::string cell(const Column& column, const Seeds& seeds) {
   return column.text ? column.text(over(seeds, column.value)) : column.of_seeds(seeds);
 }
@@ -487,7 +475,9 @@ std::string time_to_target_text(std::span<const RunSummary> seeds) {
 
 ResultTable result_columns(std::span<const RunSummary> runs, const std::string& clock,
                            const std::map<std::string, std::string>& methods) {
-  const auto rows = rows_of(runs);
+  const auto rows =
+      grouped_by([](const RunSummary& run) { return run_label(run); },
+                 runs | std::views::filter([](const RunSummary& run) { return run.status == RunStatus::finished; }));
   ResultTable result;
   if (rows.empty()) return result;
   std::vector<const Column*> shown;

@@ -13,10 +13,12 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <set>
 
 #include "experiments/execution/tuning.hpp"
 #include "results/build_info.hpp"
+#include "results/found_runs.hpp"
 #include "results/summary.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/cluster/calls.hpp"
@@ -53,15 +55,8 @@ std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) 
 // Returns groups of ranks for which `of` returns the same text. Groups are in the order of their first ranks.
 template <typename Of>
 std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankReport>& reports, Of of) {
-  std::vector<std::pair<std::string, Ranks>> groups;
-  std::map<std::string, std::size_t> place;
-  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    const std::string text = of(reports[rank].handshake);
-    const auto [found, is_new] = place.try_emplace(text, groups.size());
-    if (is_new) groups.emplace_back(text, Ranks{});
-    groups[found->second].second.push_back(static_cast<int>(rank));
-  }
-  return groups;
+  const auto text_of = [&](int rank) { return of(reports[static_cast<std::size_t>(rank)].handshake); };
+  return grouped_by(text_of, std::views::iota(0, static_cast<int>(reports.size())));
 }
 
 std::string indented(const std::string& text) {
@@ -71,7 +66,7 @@ std::string indented(const std::string& text) {
 }
 
 std::string explain_faults(const std::vector<RankReport>& reports) {
-  auto groups = grouped(reports, [](const RankHandshake& handshake) { return handshake.fault; });
+  const auto groups = grouped(reports, [](const RankHandshake& handshake) { return handshake.fault; });
   if (groups.size() == 1) return groups.front().first;  // all ranks have the same fault
   std::string text, rest;
   std::size_t shown = 0;
@@ -134,21 +129,18 @@ std::string explain_difference(const std::vector<RankReport>& reports) {
 }
 
 std::string to_text(const RankReport& report) {
-  Json plan = Json::array();
-  for (const auto& [key, value] : report.handshake.plan) plan.push_back({key, value});
   const Json json = {{"host", report.host},
                      {"fault", report.handshake.fault},
                      {"identity", report.handshake.identity},
-                     {"plan", plan}};
+                     {"plan", report.handshake.plan}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 RankReport from_text(const std::string& text) {
   const Json json = Json::parse(text);
-  RankReport report{.host = json.at("host"),
-                    .handshake = {.fault = json.at("fault"), .identity = json.at("identity"), .plan = {}}};
-  for (const Json& entry : json.at("plan")) report.handshake.plan.emplace_back(entry.at(0), entry.at(1));
-  return report;
+  return {.host = json.at("host"),
+          .handshake = {
+              .fault = json.at("fault"), .identity = json.at("identity"), .plan = json.at("plan").get<KeyValues>()}};
 }
 
 bool all_agree(const MpiSession& session, const RankHandshake& own) {
