@@ -6,17 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <condition_variable>
 #include <exception>
 #include <iterator>
 #include <mutex>
 #include <random>
+#include <regex>
+#include <set>
 #include <stdexcept>
+#include <stop_token>
 #include <system_error>
-#include <thread>
+#include <utility>
 
 #include "results/run_directory.hpp"
 #include "results/summary.hpp"
@@ -35,50 +36,30 @@ constexpr int last_number = 999'999'999;       // largest generation of a lease
 constexpr double longest_time_out_s = 86'400;  // largest value of --lease-timeout
 constexpr std::size_t block = 512;             // in bytes; a note is padded to whole blocks and written in one call
 
-struct LeaseFile {
-  std::string what;
-  int generation = 0;
-};
-
-std::optional<LeaseFile> parsed(const std::string& name) {
-  const auto dot = name.rfind('.');
-  if (dot == std::string::npos || dot == 0) return {};
-  LeaseFile file{.what = name.substr(0, dot)};
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + dot + 1, end, file.generation);
-  if (error != std::errc{} || stop != end || file.generation < 1 || file.generation > last_number ||
-      file.what.front() == '.')
-    return {};
-  return file;
-}
-
 std::string file_name(const std::string& what, int generation) { return fmt::format("{}.{}", what, generation); }
 
-std::vector<LeaseFile> lease_files_in(const fs::path& directory) {
-  std::vector<LeaseFile> files;
+// The generations of each lease in the directory, by LeaseNote::what.
+std::map<std::string, std::set<int>> generations_in(const fs::path& directory) {
+  static const std::regex of_lease("([^.].*)\\.([1-9][0-9]{0,8})");
+  std::map<std::string, std::set<int>> generations;
   std::error_code ignored;
-  for (const fs::path& path : paths_in(directory, ignored))
-    if (auto file = parsed(path.filename().string())) files.push_back(std::move(*file));
-  return files;
-}
-
-std::vector<int> sorted_generations(const fs::path& directory, const std::string& what) {
-  std::vector<int> generations;
-  for (const LeaseFile& file : lease_files_in(directory))
-    if (file.what == what) generations.push_back(file.generation);
-  std::ranges::sort(generations);
+  for (const fs::path& path : paths_in(directory, ignored)) {
+    const std::string name = path.filename().string();
+    if (std::smatch parts; std::regex_match(name, parts, of_lease)) generations[parts[1]].insert(std::stoi(parts[2]));
+  }
   return generations;
 }
 
 int last_generation(const fs::path& directory, const std::string& what) {
-  const std::vector<int> all = sorted_generations(directory, what);
-  return all.empty() ? 0 : all.back();
+  const std::set<int> all = generations_in(directory)[what];
+  return all.empty() ? 0 : *all.rbegin();
 }
 
 // Removes the last generation last, so that other processes see the lease as owned until then.
 void remove_up_to(const fs::path& directory, const std::string& what, int generation) {
   std::error_code ignored;
-  for (const int each : sorted_generations(directory, what))
+  const std::set<int> all = generations_in(directory)[what];
+  for (const int each : all)
     if (each <= generation) fs::remove(directory / file_name(what, each), ignored);
 }
 
@@ -124,12 +105,6 @@ std::optional<LeaseNote> note_in(const fs::path& file) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};
-}
-
-// Removes the lease's files if the last one still has this note. Otherwise another owner has a file of that name.
-void give_back(const fs::path& directory, const LeaseNote& note, int generation) {
-  const auto found = note_in(directory / note.file_name);
-  if (found && found->token == note.token) remove_up_to(directory, note.what, generation);
 }
 
 [[noreturn]] void fail(const fs::path& path, int error) {
@@ -289,57 +264,27 @@ std::optional<LeaseNote> lease_note_from_text(const std::string& text) try {
   return {};
 }
 
-// Changes the lease's file every few seconds until this object is destroyed, even if the file was removed.
-class Lease::Heart {
- public:
-  Heart(int file, LeaseNote note, std::size_t size, std::chrono::milliseconds interval, std::function<void()> give_back)
-      : file_(file), note_(std::move(note)), size_(size), interval_(interval), give_back_(std::move(give_back)) {
-    thread_ = std::thread([this] { beat(); });
-  }
-  ~Heart() {
-    {
-      const std::lock_guard lock(mutex_);
-      ends_ = true;
-    }
-    end_.notify_one();
-    thread_.join();
-    try {
-      give_back_();                    // before at_last_ is destroyed, which does it if the process ends
-    } catch (const std::exception&) {  // then other processes notice that the owner is silent
-    }
-    close(file_);
-  }
-  Heart(const Heart&) = delete;
-  Heart& operator=(const Heart&) = delete;
-
-  std::atomic<double> share_done = 0;
-
- private:
-  void beat() {
-    std::unique_lock lock(mutex_);
-    while (!end_.wait_for(lock, interval_, [this] { return ends_; })) {
-      ++note_.beat;
-      note_.share_done = share_done;
-      write_whole(file_, padded(to_text(note_), size_));
-    }
-  }
-
-  int file_;
-  LeaseNote note_;
-  std::size_t size_;
-  std::chrono::milliseconds interval_;
-  std::mutex mutex_;
-  std::condition_variable end_;
-  bool ends_ = false;
-  std::thread thread_;
-  std::function<void()> give_back_;
-  LastAct at_last_{give_back_};
-};
-
 Lease::Lease(fs::path directory, LeaseNote note, int generation, std::optional<LeaseNote> former)
-    : directory_(std::move(directory)), note_(std::move(note)), generation_(generation), former_(std::move(former)) {}
+    : directory_(std::move(directory)),
+      note_(std::move(note)),
+      generation_(generation),
+      former_(std::move(former)),
+      former_is_gone_(former_ && state_of(former_->process) == ProcessState::gone) {}
 
-Lease::~Lease() = default;
+Lease::~Lease() {
+  beats_ = {};
+  try {
+    give_back();
+  } catch (const std::exception&) {  // then other processes notice that the owner is silent
+  }
+  if (file_ >= 0) close(file_);
+}
+
+// Removes the lease's files if the last one still has this note. Otherwise another owner has a file of that name.
+void Lease::give_back() const {
+  const auto found = note_in(directory_ / note_.file_name);
+  if (found && found->token == note_.token) remove_up_to(directory_, note_.what, generation_);
+}
 
 bool Lease::is_mine() const try {
   const auto note = note_in(directory_ / note_.file_name);
@@ -347,8 +292,6 @@ bool Lease::is_mine() const try {
 } catch (const std::exception&) {
   return false;
 }
-
-void Lease::report_progress(double share_done) { heart_->share_done = share_done; }
 
 Leases::Leases(fs::path directory, std::chrono::milliseconds time_out)
     : directory_(std::move(directory)), time_out_(time_out) {}
@@ -378,18 +321,23 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
                  .time_out_s = Seconds(time_out_).count(),
                  .file_name = file_name(what, last + 1)};
   const std::string text = padded(to_text(note), 0);
-  const std::function<void()> give_it_back = [directory = directory_, note, generation = last + 1] {
-    give_back(directory, note, generation);
-  };
-  const LastAct at_last(give_it_back);  // gives the lease back if the process ends before the lease has a heart
-  const int file = create_linked(directory_, note.file_name, note.token, text);
-  if (file < 0) return nullptr;
+  // It exists before its file, so that the file is removed whenever the process ends.
   std::unique_ptr<Lease> lease(new Lease(directory_, note, last + 1, std::move(former)));
-  const LeaseNote* const lost = lease->taken_from();
-  lease->former_is_gone_ = lost && state_of(lost->process) == ProcessState::gone;
-  constexpr std::chrono::milliseconds longest = std::chrono::seconds(10);
-  lease->heart_ = std::make_unique<Lease::Heart>(
-      file, note, text.size(), std::min(longest, std::max(std::chrono::milliseconds(1), time_out_ / 10)), give_it_back);
+  lease->file_ = create_linked(directory_, note.file_name, note.token, text);
+  if (lease->file_ < 0) return nullptr;
+  constexpr std::chrono::milliseconds shortest{1}, longest = std::chrono::seconds(10);
+  const auto beat = [note, size = text.size(), interval = std::clamp(time_out_ / 10, shortest, longest),
+                     &lease = std::as_const(*lease)](const std::stop_token& is_over) mutable {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    while (!wake.wait_for(lock, is_over, interval, [&] { return is_over.stop_requested(); })) {
+      ++note.beat;
+      note.share_done = lease.share_done_;
+      write_whole(lease.file_, padded(to_text(note), size));
+    }
+  };
+  lease->beats_ = std::jthread(beat);
   return lease;
 }
 
@@ -407,14 +355,9 @@ bool Leases::is_lost(const std::string& file, const std::string& text, const std
 }
 
 std::vector<LeaseNote> Leases::held() const {
-  std::map<std::string, int> last;
-  for (const LeaseFile& file : lease_files_in(directory_)) {
-    int& generation = last[file.what];
-    generation = std::max(generation, file.generation);
-  }
   std::vector<LeaseNote> notes;
-  for (const auto& [what, generation] : last) {
-    const std::string name = file_name(what, generation);
+  for (const auto& [what, generations] : generations_in(directory_)) {
+    const std::string name = file_name(what, *generations.rbegin());
     const auto content = content_of(directory_ / name);
     if (!content) continue;
     LeaseNote note = content->note.value_or(LeaseNote{});

@@ -11,10 +11,12 @@
 //   owner of the last generation gives the lease back. So an owner that continues late notices the later generation.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <map>
 #include <span>
+#include <thread>
 
 #include "results/run.hpp"
 #include "workers/base/process.hpp"
@@ -86,7 +88,7 @@ class Lease {
   // False if another process has taken the lease over, or the directory is gone.
   bool is_mine() const;
   // Sets the run's progress for the next beat. Any thread may call it.
-  void report_progress(double share_done);
+  void report_progress(double share_done) { share_done_ = share_done; }
   // The note of the owner that lost the lease to this one (an empty note if it was unreadable); null if there was none.
   const LeaseNote* taken_from() const { return former_ ? &*former_ : nullptr; }
   // Whether that owner was a process of this machine that ended and left the lease. False if its time-out passed.
@@ -94,15 +96,18 @@ class Lease {
 
  private:
   friend class Leases;
-  class Heart;
   Lease(std::filesystem::path directory, LeaseNote note, int generation, std::optional<LeaseNote> former);
+  void give_back() const;
 
-  std::filesystem::path directory_;
-  LeaseNote note_;
-  int generation_;
-  std::optional<LeaseNote> former_;
-  bool former_is_gone_ = false;
-  std::unique_ptr<Heart> heart_;
+  const std::filesystem::path directory_;
+  const LeaseNote note_;
+  const int generation_;
+  const std::optional<LeaseNote> former_;
+  const bool former_is_gone_;
+  int file_ = -1;  // descriptor of the lease's file
+  std::atomic<double> share_done_ = 0;
+  const LastAct gives_back_{[this] { give_back(); }};
+  std::jthread beats_;  // changes the lease's file every few seconds, even if the file was removed
 };
 
 class Leases {
