@@ -10,11 +10,11 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -55,10 +55,23 @@ fs::path followed(const fs::path& named) {
   return none ? named : file;
 }
 
-void remove_aside(const fs::path& aside) {
-  std::error_code ignored;
-  fs::remove(aside, ignored);
-}
+// The hidden name for a file's new contents. If a file still has this name at the end, it is removed.
+class Aside {
+ public:
+  explicit Aside(const fs::path& file) : path(hidden_sibling(file, partial_kind)) { remove(); }
+  ~Aside() { remove(); }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
+  const fs::path path;
+
+ private:
+  void remove() const {
+    std::error_code ignored;
+    fs::remove(path, ignored);
+  }
+  const LastAct leaves_nothing_hidden_{[this] { remove(); }};
+};
 
 // The time by the file system's clock, since hosts' clocks may differ.
 std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory) {
@@ -350,16 +363,6 @@ Json other_data(const Timeline& timeline, const RunName& run, const std::string&
           {"capped", timeline.capped}};
 }
 
-// Removes the number in front of the next dot, with the dot, and returns it; nullopt if there is no such number.
-template <typename Number>
-std::optional<Number> take_number(std::string_view& text) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end == text.data() + text.size() || *end != '.') return {};
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
-  return number;
-}
-
 }  // namespace
 
 Descriptor::Descriptor(const fs::path& path, int flags)
@@ -441,30 +444,20 @@ std::string why_not_replaceable(const fs::path& named) {
   const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
   if (const std::string why = why_no_directory(folder); !why.empty())
     return fmt::format("{}: {}", folder.string(), why);
-  const fs::path aside = hidden_sibling(file, partial_kind);
-  const LastAct leave_nothing_hidden([&aside] { remove_aside(aside); });
-  remove_aside(aside);
+  const Aside aside(file);
   try {
-    create_file(aside);
+    create_file(aside.path);
   } catch (const std::system_error& problem) {
     return problem.code().message();
   }
-  remove_aside(aside);
   return {};
 }
 
 void replace_file(const fs::path& file, std::string_view contents) {
-  const fs::path aside = hidden_sibling(file, partial_kind);
-  const LastAct leave_nothing_hidden([&aside] { remove_aside(aside); });
-  remove_aside(aside);  // an earlier attempt may have left it
-  try {
-    write_file(aside, contents);
-    const auto held = hold_off_end();
-    fs::rename(aside, file);
-  } catch (...) {
-    remove_aside(aside);
-    throw;
-  }
+  const Aside aside(file);
+  write_file(aside.path, contents);
+  const auto held = hold_off_end();
+  fs::rename(aside.path, file);
 }
 
 void replace_named_file(const fs::path& named, std::string_view contents) {
@@ -673,21 +666,13 @@ std::filesystem::path hidden_sibling(const std::filesystem::path& path, std::str
 }
 
 std::optional<HiddenName> read_hidden_name(const std::string& file_name) {
-  if (file_name.empty() || file_name.front() != '.') return {};
-  for (const std::string_view kind : {partial_kind, replaced_kind}) {
-    const std::string mark = fmt::format(".{}.", kind);
-    const auto at = file_name.rfind(mark);
-    if (at == std::string::npos || at == 0) continue;
-    std::string_view process = std::string_view(file_name).substr(at + mark.size());
-    const auto number = take_number<pid_t>(process);
-    if (!number || *number <= 0) continue;
-    HiddenName found{.name = file_name.substr(1, at - 1), .is_replaced = kind == replaced_kind};
-    const auto start = take_number<std::uint64_t>(process);
-    if (const std::string here = this_process().machine; start && process == content_hash(here))
-      found.state = state_of({.machine = here, .number = *number, .start = *start});
-    return found;
-  }
-  return {};
+  static const std::regex hidden(R"(\.(.+)\.(partial|replaced)\.([1-9][0-9]{0,8})\.(?:([0-9]{1,19})\.)?(.*))");
+  std::smatch parts;
+  if (!std::regex_match(file_name, parts, hidden)) return {};
+  HiddenName found{.name = parts[1], .is_replaced = parts[2].str() == replaced_kind};
+  if (const std::string here = this_process().machine; parts[4].matched && parts[5] == content_hash(here))
+    found.state = state_of({.machine = here, .number = std::stoi(parts[3]), .start = std::stoull(parts[4])});
+  return found;
 }
 
 }  // namespace syncopate
