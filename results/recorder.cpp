@@ -106,217 +106,52 @@ std::string arrivals_csv(std::span<const GradientArrival> arrivals) {
   return text;
 }
 
-// Rows of metrics.csv in the order of their requests, and measurements. The executor fills in both after evaluations.
-class Recorder::EvaluatedRows {
- public:
-  // `training` must outlive this object. Evaluations that still run after a failed run may outlive this object.
-  explicit EvaluatedRows(Training& training) : training_(training) {}
-
-  // Returns the new row's index. Called by one thread at a time.
-  std::size_t add(Asked asked) {
-    const std::lock_guard lock(shared_->mutex);
-    const bool needs_none = asked.models.empty();
-    shared_->all.push_back({std::move(asked), needs_none});
-    return shared_->all.size() - 1;
-  }
-
-  // Inserts an evaluated row before the rows of later steps. None of these may be evaluated yet.
-  void insert(const MetricsRow& row, std::optional<double> consensus_distance) {
-    const std::lock_guard lock(shared_->mutex);
-    if (row.evaluation && !row.evaluation->finite && !shared_->diverged_at) shared_->diverged_at = row.step;
-    if (consensus_distance)
-      shared_->measurements.push_back({row.step, row.time, evaluated_consensus_distance_name, *consensus_distance});
-    const auto later =
-        std::ranges::find_if(shared_->all, [&row](const auto& entry) { return entry.asked.row.step > row.step; });
-    shared_->all.insert(later, {.asked = {.row = row}, .done = true});
-  }
-
-  void set_first_rate(double learning_rate) {
-    const std::lock_guard lock(shared_->mutex);
-    if (!shared_->all.empty()) shared_->all.front().asked.row.learning_rate = learning_rate;
-  }
-
-  // Requests the evaluation of the row unless it has been requested before.
-  void evaluate(std::size_t index);
-
-  void evaluate_all() {
-    const std::size_t all = shared_->all.size();  // only this thread adds rows
-    for (std::size_t index = 0; index < all; ++index) evaluate(index);
-  }
-
-  // Throws Diverged if an evaluation that has ended shows that its model is not finite.
-  void check() const {
-    const std::lock_guard lock(shared_->mutex);
-    if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
-  }
-
-  // Waits for all evaluations but the last one, and throws Diverged if one of them is not finite. So processes that
-  // divide the work stop at the same row, even if some are faster than others.
-  void check_earlier() {
-    if (CheckpointLog::replays_here()) return;  // in a replay, since the original run did not throw here
-    for (; checked_ + 1 < tasks_.size(); ++checked_) {
-      for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
-      const std::lock_guard lock(shared_->mutex);
-      const MetricsRow& row = shared_->all[checked_].asked.row;
-      if (row.evaluation && !row.evaluation->finite) fail_as_diverged(row.step);
-    }
-  }
-
-  std::function<void(Measurement)> sink() const {
-    return [shared = shared_](Measurement measurement) { shared->note(std::move(measurement)); };
-  }
-
-  // Called after each evaluation, by one thread at a time; may be null.
-  void set_listener(std::function<void()> listener) {
-    const std::lock_guard lock(shared_->call);
-    shared_->on_evaluated = std::move(listener);
-  }
-
-  bool has_diverged() const {
-    const std::lock_guard lock(shared_->mutex);
-    return shared_->diverged_at.has_value();
-  }
-
-  std::optional<MetricsRow> latest() const {
-    const std::lock_guard lock(shared_->mutex);
-    return shared_->latest;
-  }
-
-  // Writes all evaluated rows, and all measurements sorted by step and time.
-  void write_to(Recording& recording) const {
-    {
-      const std::lock_guard lock(shared_->mutex);
-      for (const Entry& entry : shared_->all)
-        if (entry.done) recording.metrics.push_back(entry.asked.row);
-      recording.measurements = shared_->measurements;
-    }
-    std::ranges::stable_sort(recording.measurements, [](const Measurement& a, const Measurement& b) {
-      return std::tie(a.step, a.time, a.quantity) < std::tie(b.step, b.time, b.quantity);
-    });
-  }
-
-  Evaluated evaluated() const {
-    Evaluated ended;
-    const std::lock_guard lock(shared_->mutex);
-    for (const Entry& entry : shared_->all) ended.entries.push_back(entry.asked.row.evaluation.value());
-    ended.measurements = shared_->measurements;
-    return ended;
-  }
-
-  bool restore(const Evaluated& before) {
-    {
-      const std::lock_guard lock(shared_->mutex);
-      if (shared_->all.size() != before.entries.size()) return false;
-      shared_->measurements = before.measurements;
-    }
-    for (std::size_t index = 0; index < before.entries.size(); ++index) shared_->store(index, before.entries[index]);
-    return true;
-  }
-
- private:
+// Rows of metrics.csv in the order of their requests, and measurements. The executor fills in both after evaluations,
+// some of which may outlive the recorder of a failed run.
+struct Recorder::Shared {
   struct Entry {
     Asked asked;
     bool done = false;
   };
 
-  // Shared with the running evaluations.
-  struct Shared {
-    void store(std::size_t index, const Evaluation& evaluation) {
-      const std::lock_guard lock(mutex);
-      Entry& entry = all[index];
-      entry.asked.row.evaluation = evaluation;
-      entry.done = true;
-      const Step step = entry.asked.row.step;
-      if (!evaluation.finite && (!diverged_at || step < *diverged_at)) diverged_at = step;
-      if (latest && index < latest_index) return;
-      latest = entry.asked.row;
-      latest_index = index;
-    }
-
-    void store_and_notify(std::size_t index, const Evaluation& evaluation) {
-      store(index, evaluation);
-      const std::lock_guard lock(call);
-      if (on_evaluated) on_evaluated();
-    }
-
-    void note(Measurement measurement) {
-      const std::lock_guard lock(mutex);
-      measurements.push_back(std::move(measurement));
-    }
-
-    std::mutex mutex;
-    std::deque<Entry> all;                  // does not move its elements when it grows
-    std::vector<Measurement> measurements;  // in the order in which they were made
-    std::optional<Step> diverged_at;
-    std::optional<MetricsRow> latest;  // row of the newest evaluated model
-    std::size_t latest_index = 0;
-    std::mutex call;                     // held while on_evaluated is called or changed
-    std::function<void()> on_evaluated;  // may be null
-  };
-
-  void evaluate_each(const std::vector<WeightedState>& models, std::size_t index);
-
-  void keep(std::vector<std::shared_ptr<Task>> tasks) {
-    if (training_.is_divided()) tasks_.push_back(std::move(tasks));
+  void store(std::size_t index, const Evaluation& evaluation) {
+    const std::lock_guard lock(mutex);
+    Entry& entry = all[index];
+    entry.asked.row.evaluation = evaluation;
+    entry.done = true;
+    const Step step = entry.asked.row.step;
+    if (!evaluation.finite && (!diverged_at || step < *diverged_at)) diverged_at = step;
+    if (latest && index < latest_index) return;
+    latest = entry.asked.row;
+    latest_index = index;
   }
 
-  Training& training_;
-  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  // If processes divide the work: the tasks of each row, until check_earlier() has waited for them.
-  std::vector<std::vector<std::shared_ptr<Task>>> tasks_;
-  std::size_t checked_ = 0;  // number of rows whose tasks check_earlier() has waited for
+  void store_and_notify(std::size_t index, const Evaluation& evaluation) {
+    store(index, evaluation);
+    const std::lock_guard lock(call);
+    if (on_evaluated) on_evaluated();
+  }
+
+  void note(Measurement measurement) {
+    const std::lock_guard lock(mutex);
+    measurements.push_back(std::move(measurement));
+  }
+
+  // `listener`: called after each evaluation, by one thread at a time; may be null.
+  void set_listener(std::function<void()> listener) {
+    const std::lock_guard lock(call);
+    on_evaluated = std::move(listener);
+  }
+
+  std::mutex mutex;
+  std::deque<Entry> all;                  // does not move its elements when it grows
+  std::vector<Measurement> measurements;  // in the order in which they were made
+  std::optional<Step> diverged_at;
+  std::optional<MetricsRow> latest;  // row of the newest evaluated model
+  std::size_t latest_index = 0;
+  std::mutex call;                     // held while on_evaluated is called or changed
+  std::function<void()> on_evaluated;  // may be null
 };
-
-void Recorder::EvaluatedRows::evaluate(std::size_t index) {
-  Asked asked;
-  {
-    const std::lock_guard lock(shared_->mutex);
-    Asked& kept = shared_->all[index].asked;
-    asked.row = kept.row;
-    asked.models.swap(kept.models);
-    asked.recalibration.swap(kept.recalibration);
-    std::swap(asked.own, kept.own);
-  }
-  if (asked.models.empty()) return;  // time-only, or requested before
-  if (!asked.own.models.empty()) {
-    training_.measure_spread(asked.own.models, [shared = shared_, row = asked.row](double spread) {
-      shared->note({row.step, row.time, evaluated_consensus_distance_name, spread});
-    });
-    if (asked.own.evaluated == IndividualModels::each) return evaluate_each(asked.own.models, index);
-  }
-  if (!asked.recalibration.empty())
-    for (ModelStatePtr& model : asked.models) model = training_.recalibrated(model, asked.recalibration);
-  const auto done = [shared = shared_, index](const Evaluation& evaluation) {
-    shared->store_and_notify(index, evaluation);
-  };
-  keep({training_.evaluate(std::move(asked.models), done)});
-}
-
-void Recorder::EvaluatedRows::evaluate_each(const std::vector<WeightedState>& models, std::size_t index) {
-  struct Parts {
-    std::mutex mutex;
-    std::vector<std::optional<Evaluation>> all;
-    std::size_t missing;
-  };
-  const auto parts = std::make_shared<Parts>();
-  parts->all.resize(models.size());
-  parts->missing = models.size();
-  std::vector<std::shared_ptr<Task>> tasks;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    const auto done = [shared = shared_, parts, i, index](const Evaluation& evaluation) {
-      std::vector<Evaluation> whole;
-      {
-        const std::lock_guard lock(parts->mutex);
-        parts->all[i] = evaluation;
-        if (--parts->missing > 0) return;
-        for (const auto& part : parts->all) whole.push_back(*part);
-      }
-      shared->store_and_notify(index, mean_of(whole));
-    };
-    tasks.push_back(training_.evaluate({models[i].state}, done));
-  }
-  keep(std::move(tasks));
-}
 
 // Collects the workers' own models by step. A step is complete when every worker has added its model or has ended.
 class Recorder::ModelsByStep {
@@ -476,8 +311,9 @@ std::vector<WorkerModel> ModelsByTime::take_all() {
 Recorder::Recorder(Options options, Training& training)
     : options_(std::move(options)),
       training_(training),
-      evaluated_(std::make_unique<EvaluatedRows>(training)),
-      measurements_(std::make_unique<ModelMeasurements>(options_, training, evaluated_->sink())),
+      shared_(std::make_shared<Shared>()),
+      measurements_(std::make_unique<ModelMeasurements>(
+          options_, training, [shared = shared_](Measurement measurement) { shared->note(std::move(measurement)); })),
       individual_models_(std::make_unique<ModelsByStep>(options_.workers)) {
   if (options_.plan.every_duration > Duration{})
     individual_models_by_time_.emplace(options_.workers, options_.plan.every_duration);
@@ -501,16 +337,33 @@ void Recorder::on_row(const StepRow& row) {
 
 void Recorder::on_publish(const Publication& publication) {
   const Training::AskedBy all(training_, ProcessSet::everywhere());
-  if (training_.is_divided())
-    evaluated_->check_earlier();
-  else
-    evaluated_->check();
+  throw_if_diverged();
   add_publication(publication);
   measurements_->publish(publication);
   if (options_.on_change) options_.on_change();
 }
 
-void Recorder::on_first_rate(double learning_rate) { evaluated_->set_first_rate(learning_rate); }
+// If processes divide the work, waits for all evaluations but the last one, and looks only at these. So the processes
+// stop at the same row, even if some are faster than others.
+void Recorder::throw_if_diverged() {
+  if (!training_.is_divided()) {
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
+    return;
+  }
+  if (CheckpointLog::replays_here()) return;  // the original run did not throw here
+  for (; checked_ + 1 < tasks_.size(); ++checked_) {
+    for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
+    const std::lock_guard lock(shared_->mutex);
+    const MetricsRow& row = shared_->all[checked_].asked.row;
+    if (row.evaluation && !row.evaluation->finite) fail_as_diverged(row.step);
+  }
+}
+
+void Recorder::on_first_rate(double learning_rate) {
+  const std::lock_guard lock(shared_->mutex);
+  if (!shared_->all.empty()) shared_->all.front().asked.row.learning_rate = learning_rate;
+}
 
 bool Recorder::wants_step_gradient(Step step) const { return measurements_->wants_step_gradient(step); }
 
@@ -572,7 +425,13 @@ void Recorder::add_individual_models() {
 }
 
 void Recorder::add(const MetricsRow& row, std::optional<double> consensus_distance) {
-  evaluated_->insert(row, consensus_distance);
+  const std::lock_guard lock(shared_->mutex);
+  if (row.evaluation && !row.evaluation->finite && !shared_->diverged_at) shared_->diverged_at = row.step;
+  if (consensus_distance)
+    shared_->measurements.push_back({row.step, row.time, evaluated_consensus_distance_name, *consensus_distance});
+  const auto later =
+      std::ranges::find_if(shared_->all, [&row](const auto& entry) { return entry.asked.row.step > row.step; });
+  shared_->all.insert(later, {.asked = {.row = row}, .done = true});
 }
 
 void Recorder::add_publication(const Publication& publication) {
@@ -628,15 +487,74 @@ bool Recorder::due(Step step, Time time) const {
 void Recorder::record(Asked asked) {
   recorded_step_ = asked.row.step;
   recorded_time_ = asked.row.time;
-  const std::size_t index = evaluated_->add(std::move(asked));
-  if (!options_.defer) evaluated_->evaluate(index);
+  const bool needs_none = asked.models.empty();
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->all.push_back({std::move(asked), needs_none});
+  }
+  if (!options_.defer) evaluate(shared_->all.size() - 1);  // only this thread adds rows
+}
+
+// Requests the evaluation of the row unless it has been requested before.
+void Recorder::evaluate(std::size_t index) {
+  Asked asked;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    Asked& kept = shared_->all[index].asked;
+    asked.row = kept.row;
+    asked.models.swap(kept.models);
+    asked.recalibration.swap(kept.recalibration);
+    std::swap(asked.own, kept.own);
+  }
+  if (asked.models.empty()) return;  // time-only, or requested before
+  std::vector<std::shared_ptr<Task>> tasks;
+  if (!asked.own.models.empty())
+    training_.measure_spread(asked.own.models, [shared = shared_, row = asked.row](double spread) {
+      shared->note({row.step, row.time, evaluated_consensus_distance_name, spread});
+    });
+  if (!asked.own.models.empty() && asked.own.evaluated == IndividualModels::each) {
+    tasks = evaluate_each(asked.own.models, index);
+  } else {
+    if (!asked.recalibration.empty())
+      for (ModelStatePtr& model : asked.models) model = training_.recalibrated(model, asked.recalibration);
+    tasks.push_back(training_.evaluate(
+        std::move(asked.models),
+        [shared = shared_, index](const Evaluation& evaluation) { shared->store_and_notify(index, evaluation); }));
+  }
+  if (training_.is_divided()) tasks_.push_back(std::move(tasks));
+}
+
+// Evaluates each worker's own model. The row gets the mean of the evaluations.
+std::vector<std::shared_ptr<Task>> Recorder::evaluate_each(const std::vector<WeightedState>& models,
+                                                           std::size_t index) {
+  struct Parts {
+    std::mutex mutex;
+    std::vector<Evaluation> all;
+    std::size_t missing;
+  };
+  const auto parts = std::make_shared<Parts>();
+  parts->all.resize(models.size());
+  parts->missing = models.size();
+  std::vector<std::shared_ptr<Task>> tasks;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const auto done = [shared = shared_, parts, i, index](const Evaluation& evaluation) {
+      {
+        const std::lock_guard lock(parts->mutex);
+        parts->all[i] = evaluation;
+        if (--parts->missing > 0) return;
+      }
+      shared->store_and_notify(index, mean_of(parts->all));
+    };
+    tasks.push_back(training_.evaluate({models[i].state}, done));
+  }
+  return tasks;
 }
 
 void Recorder::finish() {
   if (last_) record(*std::exchange(last_, std::nullopt));
-  evaluated_->set_listener(options_.on_change);
+  shared_->set_listener(options_.on_change);
   try {
-    evaluated_->evaluate_all();
+    for (std::size_t index = 0; index < shared_->all.size(); ++index) evaluate(index);
     measurements_->finish();
     training_.executor().wait_all();
     for (const ModelStatePtr& last : last_models_) {
@@ -646,21 +564,46 @@ void Recorder::finish() {
     }
     if (training_.is_divided()) training_.executor().wait_all();  // other processes may need values of this process
   } catch (...) {
-    evaluated_->set_listener(nullptr);
+    shared_->set_listener(nullptr);
     throw;
   }
-  evaluated_->set_listener(nullptr);
+  shared_->set_listener(nullptr);
 }
 
-Recorder::Evaluated Recorder::evaluated() const { return evaluated_->evaluated(); }
+Recorder::Evaluated Recorder::evaluated() const {
+  Evaluated ended;
+  const std::lock_guard lock(shared_->mutex);
+  for (const Shared::Entry& entry : shared_->all) ended.entries.push_back(entry.asked.row.evaluation.value());
+  ended.measurements = shared_->measurements;
+  return ended;
+}
 
-bool Recorder::restore(const Evaluated& before) { return evaluated_->restore(before); }
+bool Recorder::restore(const Evaluated& before) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->all.size() != before.entries.size()) return false;
+    shared_->measurements = before.measurements;
+  }
+  for (std::size_t index = 0; index < before.entries.size(); ++index) shared_->store(index, before.entries[index]);
+  return true;
+}
 
-bool Recorder::has_diverged() const { return evaluated_->has_diverged(); }
+bool Recorder::has_diverged() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->diverged_at.has_value();
+}
 
 Recording Recorder::recording() const {
   Recording recording{.metrics = {}, .rows = rows_, .parameters = parameters_, .buffers = buffers_};
-  evaluated_->write_to(recording);
+  {
+    const std::lock_guard lock(shared_->mutex);
+    for (const Shared::Entry& entry : shared_->all)
+      if (entry.done) recording.metrics.push_back(entry.asked.row);
+    recording.measurements = shared_->measurements;
+  }
+  std::ranges::stable_sort(recording.measurements, {}, [](const Measurement& measurement) {
+    return std::tie(measurement.step, measurement.time, measurement.quantity);
+  });
   cut_after_divergence(recording);
   return recording;
 }
@@ -669,7 +612,8 @@ RunPosition Recorder::position() const {
   RunPosition position = position_;
   const bool lags = !options_.defer && !training_.time_only();
   if (!lags) position.computed = position.reached;
-  if (const auto latest = evaluated_->latest()) {
+  const std::lock_guard lock(shared_->mutex);
+  if (const auto& latest = shared_->latest) {
     position.latest = latest->evaluation;
     if (lags) position.computed = {latest->step, latest->time, latest->samples, latest->bytes};
   }

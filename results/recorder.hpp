@@ -209,9 +209,9 @@ class Recorder : public RunObserver {
   RunPosition position() const;
 
  private:
-  class EvaluatedRows;
   class ModelMeasurements;
   class ModelsByStep;
+  struct Shared;
 
   struct Asked {
     MetricsRow row;
@@ -224,10 +224,16 @@ class Recorder : public RunObserver {
   void add_individual_models();
   bool due(Step step, Time time) const;
   void record(Asked asked);
+  void evaluate(std::size_t index);
+  std::vector<std::shared_ptr<Task>> evaluate_each(const std::vector<WeightedState>& models, std::size_t index);
+  void throw_if_diverged();
 
   Options options_;
   Training& training_;
-  std::unique_ptr<EvaluatedRows> evaluated_;
+  std::shared_ptr<Shared> shared_;  // with running evaluations
+  // If processes divide the work: the tasks of each row, until throw_if_diverged() has waited for them.
+  std::vector<std::vector<std::shared_ptr<Task>>> tasks_;
+  std::size_t checked_ = 0;  // number of rows whose tasks throw_if_diverged() has waited for
   std::unique_ptr<ModelMeasurements> measurements_;
   std::unique_ptr<ModelsByStep> individual_models_;
   std::optional<ModelsByTime> individual_models_by_time_;  // used instead if the plan has every_duration
