@@ -432,7 +432,10 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
     outcome.failure = what;
     outcome.end = std::chrono::system_clock::now();
     outcome.recording = recorder.recording();
-    before_abort(outcome);
+    try {
+      before_abort(outcome);
+    } catch (const std::exception&) {  // the ranks end with the message about the failure
+    }
   };
   const auto start = HostClock::now();
   std::optional<MpiRunCheckpoints> of_ranks;

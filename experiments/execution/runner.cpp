@@ -108,6 +108,54 @@ int on_chosen_backend(const Experiment& experiment, const RunOptions& options, c
   return on_mpi_cluster(experiment, options, own_session, make);
 }
 
+// The runs that a command executes, and where their results go. The members must outlive it.
+struct Work {
+  const Experiment& experiment;
+  const RunOptions& options;
+  const ExecutionBackend& backend;
+  ReusableRuns& reusable;
+
+  fs::path own_directory() const { return experiment_directory(options.results_directory, experiment.name); }
+  fs::path directory_of(const Run& run) const {
+    return run_directory(options.results_directory, run, backend.mpi != nullptr);
+  }
+  void remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
+  CheckpointUse checkpoints_of(const Run& run) const {
+    return {.file = checkpoint_of(directory_of(run)), .below = own_directory(), .resumes = !options.rerun};
+  }
+
+  // Publishes files as the run's directory. Returns false if another process has already published the run.
+  using Publish = std::function<bool(const FileContents&)>;
+  Publish writes_directory_of(const Run& run) const {
+    return [this, &run](const FileContents& files) {
+      write_directory(directory_of(run), files);
+      return true;
+    };
+  }
+
+  // Publishes a run's outcome and, unless the run failed, removes its checkpoint. Returns the summary; nullopt if
+  // another process has published the run. If the outcome cannot be written, the summary says that the run failed; but
+  // a fault of the disk is thrown as fs::filesystem_error, because later runs could not be written either.
+  std::optional<RunSummary> save(const Run& run, const Outcome& outcome, const Publish& publish) const {
+    RunSummary summary = summarise(run, outcome);
+    try {
+      if (!publish(files_of(run, outcome, summary, backend))) return {};
+      if (summary.status != RunStatus::failed) remove_checkpoint_of(run);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const fs::filesystem_error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      summary.status = RunStatus::failed;
+      summary.reason = "not enough memory to write its results";
+    } catch (const std::exception& problem) {
+      summary.status = RunStatus::failed;
+      summary.reason = fmt::format("its results cannot be written: {}", problem.what());
+    }
+    return summary;
+  }
+};
+
 // The result of a common phase ([training.common]).
 struct CommonPhase {
   std::shared_ptr<const StartingPoint> end{};  // the last model; null: the phase has not ended yet, or has failed
@@ -143,23 +191,18 @@ void start_at(Run& run, const CommonPhase& phase) {
 // where later commands find it.
 class CommonPhases {
  public:
-  // The arguments must outlive this object.
-  CommonPhases(const RunOptions& options, const ExecutionBackend& backend, ReusableRuns& reusable)
-      : options_(options), backend_(backend), reusable_(reusable) {}
+  explicit CommonPhases(const Work& work) : work_(work) {}  // must outlive this object
 
   // Returns the phase's result. Executes the phase unless this experiment or another one has already done so; with
   // --rerun, executes it in any case. `before_run`: number of the run that needs the phase, for the progress.
   // Collective under MPI. Throws Interrupted.
   const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
     if (const auto known = known_.find(run.hash); known != known_.end()) return known->second;
-    const bool looks = backend_.is_rank_0() && !options_.rerun;
+    const bool looks = work_.backend.is_rank_0() && !work_.options.rerun;
     CommonPhase phase = looks ? found(run) : CommonPhase{};
-    const auto write = [&](const FileContents& files) {
-      write_directory(directory_of(run), files);
-      return true;
-    };
-    if (looks && !backend_.mpi && !phase.has_ended()) phase = found_reusable(run, write);
-    const MpiSession* const all = backend_.together();
+    const Work::Publish write = work_.writes_directory_of(run);
+    if (looks && !work_.backend.mpi && !phase.has_ended()) phase = found_reusable(run, write);
+    const MpiSession* const all = work_.backend.together();
     bool is_there = phase.has_ended();
     if (all) is_there = from_rank_0(*all, is_there);
     if (!is_there) phase = made(run, before_run, progress, write);
@@ -176,25 +219,20 @@ class CommonPhases {
 
   // Copies the phase from another experiment, or executes it. `publish` returns false if another process has already
   // published it. In that case, and after a failure, the result has no `end`.
-  using Publish = std::function<bool(const FileContents&)>;
-  CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
-    CommonPhase phase = options_.rerun ? CommonPhase{} : found_reusable(run, publish);
+  CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Work::Publish& publish) const {
+    CommonPhase phase = work_.options.rerun ? CommonPhase{} : found_reusable(run, publish);
     return phase.has_ended() ? phase : made(run, before_run, progress, publish);
   }
 
   const CommonPhase& fail(const Run& run, const std::string& reason) { return known_[run.hash] = {.failure = reason}; }
 
  private:
-  fs::path directory_of(const Run& run) const {
-    return run_directory(options_.results_directory, run, backend_.mpi != nullptr);
-  }
-
   // Only on rank 0.
   CommonPhase found(const Run& run) const {
     try {
-      const fs::path directory = directory_of(run);
+      const fs::path directory = work_.directory_of(run);
       if (!finished_before(directory, run)) return {};
-      remove_checkpoint(checkpoint_of(directory));  // left by a process that was killed after it wrote the results
+      work_.remove_checkpoint_of(run);  // left by a process that was killed after it wrote the results
       const auto parameters = read_file(directory / "parameters.npy", any_size);
       const auto buffers = read_file(directory / "buffers.npy", any_size);
       if (!parameters) return {};
@@ -205,53 +243,37 @@ class CommonPhases {
     }
   }
 
-  CommonPhase found_reusable(const Run& run, const Publish& publish) const {
-    const auto files = reusable_.files_for(run);
+  CommonPhase found_reusable(const Run& run, const Work::Publish& publish) const {
+    const auto files = work_.reusable.files_for(run);
     return files && publish(*files) ? found(run) : CommonPhase{};
   }
 
   // Collective; the result is complete on rank 0.
-  CommonPhase made(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
-    const auto write = [&](const Outcome& outcome) {
-      return !backend_.is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), backend_));
+  CommonPhase made(const Run& run, std::size_t before_run, Progress& progress, const Work::Publish& publish) const {
+    const auto save = [&](const Outcome& outcome) {
+      return work_.backend.is_rank_0() ? work_.save(run, outcome, publish) : std::nullopt;
     };
     progress.begin_common_phase(before_run, run);
-    const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
-                                    .below = experiment_directory(options_.results_directory, run.experiment),
-                                    .resumes = !options_.rerun};
-    const Outcome outcome = execute(run, backend_, progress, write, &checkpoints);
+    const CheckpointUse checkpoints = work_.checkpoints_of(run);
+    const Outcome outcome = execute(run, work_.backend, progress, save, &checkpoints);
     progress.end_common_phase();
-    if (!backend_.is_rank_0()) return {};
-    const RunSummary summary = summarise(run, outcome);
-    try {
-      if (!write(outcome)) return {};
-      if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
-    } catch (const Interrupted&) {
-      throw;
-    } catch (const fs::filesystem_error& problem) {  // ends the command, because later runs could not be written either
-      throw ResultsDirectoryFault(
-          disk_fault(experiment_directory(options_.results_directory, run.experiment), problem));
-    } catch (const std::exception& problem) {
-      return {.failure = fmt::format("its results cannot be written: {}", problem.what())};
-    }
-    if (summary.status != RunStatus::finished)
-      return {.failure = summary.reason.empty() ? to_string(summary.status) : summary.reason};
+    const std::optional<RunSummary> summary = save(outcome);
+    if (!summary) return {};
+    if (summary->status != RunStatus::finished) return {.failure = summary->reason};
     return end_of(run, {.parameters = one_after_the_other(outcome.recording.parameters),
                         .buffers = one_after_the_other(outcome.recording.buffers)});
   }
 
   // Returns rank 0's result on all ranks.
   CommonPhase shared(CommonPhase phase) const {
-    const MpiSession& session = *backend_.together();
+    const MpiSession& session = *work_.backend.together();
     if (std::string failure = from_rank_0(session, phase.failure); !failure.empty()) return {.failure = failure};
     const StartingPoint own = phase.end ? *phase.end : StartingPoint{};
     return {.end = std::make_shared<const StartingPoint>(StartingPoint{
                 .parameters = from_rank_0(session, own.parameters), .buffers = from_rank_0(session, own.buffers)})};
   }
 
-  const RunOptions& options_;
-  const ExecutionBackend& backend_;
-  ReusableRuns& reusable_;
+  const Work& work_;
   std::map<std::string, CommonPhase> known_;  // by the phase's hash
 };
 
@@ -261,26 +283,20 @@ bool is_finished(const std::optional<RunSummary>& summary) { return summary && s
 // together, only rank 0 reads directories and knows how runs end; the other ranks get `to_do` from it.
 class RunsSoFar {
  public:
-  // The arguments must outlive this object. Reads nothing: at first all runs count as runs to execute.
-  RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi)
-      : experiment_(experiment),
-        options_(options),
-        under_mpi_(under_mpi),
-        summaries_(experiment.runs.size()),
-        to_do_(experiment.runs.size(), 1) {}
-
-  fs::path directory_of(const Run& run) const { return run_directory(options_.results_directory, run, under_mpi_); }
+  // `work` must outlive this object. Reads nothing: at first all runs count as runs to execute.
+  explicit RunsSoFar(const Work& work)
+      : work_(work), summaries_(work.experiment.runs.size()), to_do_(work.experiment.runs.size(), 1) {}
 
   // Finds finished runs in their directories. Removes checkpoints left by a process that was killed after writing
   // results.
   void find_finished() {
     std::map<fs::path, bool> folders;
-    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-      const Run& run = experiment_.runs[index];
-      summaries_[index] = finished_before(directory_of(run), run);
+    for (std::size_t index = 0; index < summaries_.size(); ++index) {
+      const Run& run = work_.experiment.runs[index];
+      summaries_[index] = finished_before(work_.directory_of(run), run);
       if (!summaries_[index]) continue;
       to_do_[index] = 0;
-      const auto checkpoint = checkpoint_of(directory_of(run));
+      const auto checkpoint = checkpoint_of(work_.directory_of(run));
       const auto [folder, is_new] = folders.try_emplace(checkpoint.parent_path());
       if (is_new) folder->second = has_parts(folder->first);
       std::error_code none;
@@ -289,15 +305,16 @@ class RunsSoFar {
     count_finished();
   }
 
-  void copy_from(ReusableRuns& reusable) {
-    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-      const Run& run = experiment_.runs[index];
+  // Copies runs from other experiments.
+  void copy_reusable() {
+    for (std::size_t index = 0; index < summaries_.size(); ++index) {
+      const Run& run = work_.experiment.runs[index];
       if (!to_do_[index]) continue;
-      const auto files = reusable.files_for(run);
+      const auto files = work_.reusable.files_for(run);
       if (!files) continue;
-      write_directory(directory_of(run), *files);
-      remove_checkpoint_of(run);
-      summaries_[index] = finished_before(directory_of(run), run);
+      write_directory(work_.directory_of(run), *files);
+      work_.remove_checkpoint_of(run);
+      summaries_[index] = finished_before(work_.directory_of(run), run);
       to_do_[index] = summaries_[index] ? 0 : 1;
       copied_ += to_do_[index] ? 0 : 1;
     }
@@ -309,10 +326,10 @@ class RunsSoFar {
   std::map<std::size_t, std::string> damaged_phases() const {
     std::map<std::size_t, std::string> found;
     std::set<std::string> seen;
-    for (std::size_t index = 0; index < experiment_.runs.size() && !options_.rerun; ++index) {
-      const Run* const phase = experiment_.runs[index].common_phase.get();
+    for (std::size_t index = 0; index < summaries_.size() && !work_.options.rerun; ++index) {
+      const Run* const phase = work_.experiment.runs[index].common_phase.get();
       if (!phase || !seen.insert(phase->hash).second) continue;
-      if (std::string damage = damage_of(directory_of(*phase)); !damage.empty()) found[index] = std::move(damage);
+      if (std::string damage = damage_of(work_.directory_of(*phase)); !damage.empty()) found[index] = std::move(damage);
     }
     return found;
   }
@@ -321,8 +338,6 @@ class RunsSoFar {
     summaries_[index] = std::move(summary);
     if (is_finished(summaries_[index])) ++finished_;
   }
-
-  void remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
 
   const std::vector<std::optional<RunSummary>>& summaries() const { return summaries_; }  // by run
   std::vector<int>& to_do() { return to_do_; }  // by run; 1: this command must execute it, or has done so
@@ -334,9 +349,7 @@ class RunsSoFar {
  private:
   void count_finished() { finished_ = std::ranges::count_if(summaries_, is_finished); }
 
-  const Experiment& experiment_;
-  const RunOptions& options_;
-  bool under_mpi_;
+  const Work& work_;
   std::vector<std::optional<RunSummary>> summaries_;
   std::vector<int> to_do_;
   std::ptrdiff_t copied_ = 0;
@@ -413,7 +426,10 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
 // Prints the table of results, the runs that did not finish and, for simulated runs, the judged claims. Saves the
 // tables in the experiment's directory. Without RunOptions::tables it does neither. Returns the exit status: 1 if a run
 // did not finish.
-int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi) {
+int print_final_tables(const Work& work, const RunsSoFar& made) {
+  const Experiment& experiment = work.experiment;
+  const RunOptions& options = work.options;
+  const bool under_mpi = work.backend.mpi != nullptr;
   std::vector<RunSummary> runs;
   for (const auto& summary : made.summaries())
     if (summary) runs.push_back(*summary);
@@ -425,8 +441,7 @@ int print_final_tables(const Experiment& experiment, const RunOptions& options, 
       standard_output.write(
           "\n" + results +
           fold_lines(overrun_warnings(runs) + printable_lines(magnitudes + experiment.notes), options.table_width));
-    const auto directory = experiment_directory(options.results_directory, experiment.name);
-    const std::string fault = save_tables(directory, runs, under_mpi, experiment.notes);
+    const std::string fault = save_tables(work.own_directory(), runs, under_mpi, experiment.notes);
     // If this command executed no run, there is no warning, because an old experiment may be in a read-only directory.
     if (!fault.empty() && made.number_to_do() > 0)
       standard_error.write(fmt::format("warning: the table cannot be saved: {}\n", printable_lines(fault)));
@@ -454,14 +469,6 @@ Outcome failed_outcome(std::string reason) {
   return outcome;
 }
 
-// Marks a run as failed because its results could not be written, for a reason other than the disk.
-void set_unwritten(RunSummary& summary, const std::exception& problem) {
-  summary.status = RunStatus::failed;
-  summary.reason = dynamic_cast<const std::bad_alloc*>(&problem)
-                       ? "not enough memory to write its results"
-                       : fmt::format("its results cannot be written: {}", problem.what());
-}
-
 void print_line(const std::string& text) { standard_error.write(fmt::format("{}\n", printable_lines(text))); }
 
 // Shares an experiment's runs among several processes, on one machine or on many. Each process takes the next run that
@@ -476,61 +483,53 @@ void print_line(const std::string& text) { standard_error.write(fmt::format("{}\
 // it still has the lease before it publishes, and publish_directory fails if the finished run already exists.
 class SharedRuns {
  public:
-  // All members must outlive the SharedRuns. `settled` is called for each run that is done, whether or not it failed.
-  struct Work {
-    const Experiment& experiment;
-    const RunOptions& options;
-    const ExecutionBackend& backend;
-    ReusableRuns& reusable;
-    CommonPhases& phases;
-    std::function<void(std::size_t index, RunSummary summary)> settled;
-  };
-
-  // Creates the folders through which processes find each other. Throws fs::filesystem_error.
-  explicit SharedRuns(const Work& work)
+  // Creates the folders through which processes find each other. Throws fs::filesystem_error. The arguments must outlive
+  // this object. `runs` gets the summary of each run that is done, whether or not it failed.
+  SharedRuns(const Work& work, CommonPhases& phases, RunsSoFar& runs)
       : work_(work),
+        phases_(phases),
+        runs_(runs),
         sharing_(*work.options.sharing),
-        folder_(experiment_directory(work.options.results_directory, work.experiment.name) / share_folder),
+        folder_(work.own_directory() / share_folder),
         leases_(folder_ / leases_folder, sharing_.time_out),
         attempts_(folder_ / failed_folder, sharing_.call, work.options.retries) {
     for (const char* const folder : {leases_folder, failed_folder}) fs::create_directories(folder_ / folder);
     if (sharing_.speaks) save_plan(folder_, work.experiment.runs);
   }
 
-  // Executes the `open` runs, or waits until other processes have done so. Returns the number of runs that are not
-  // done, which is 0 unless this process must not wait, or all processes that execute runs have ended.
-  // `damaged_phases`: the first run of each damaged common phase; these phases are repeated even if no run needs them.
-  // Throws Interrupted. Throws ResultsDirectoryFault if the folders have been deleted or cannot be written.
-  std::size_t make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases, Progress& progress) {
+  // Executes the runs to do, or waits until other processes have done so. Returns the number of runs that are not done,
+  // which is 0 unless this process must not wait, or all processes that execute runs have ended. `damaged_phases`: by
+  // their first runs; these phases are repeated even if no run needs them. Throws Interrupted. Throws
+  // fs::filesystem_error if the folders have been deleted or cannot be written.
+  std::size_t make(const std::map<std::size_t, std::string>& damaged_phases, Progress& progress) {
     using Clock = std::chrono::steady_clock;
+    std::vector<std::size_t> open;
+    for (std::size_t index = 0; index < work_.experiment.runs.size(); ++index)
+      if (runs_.is_to_do(index)) open.push_back(index);
     ended_ = work_.experiment.runs.size() - open.size();
     if (sharing_.start_others) sharing_.start_others();
     bool is_last_look = false;
-    try {
-      while (!open.empty()) {
-        const auto begin = Clock::now();
-        bool has_moved = false;
-        std::vector<std::size_t> still_open;
-        for (const std::size_t index : open) {
-          throw_if_interrupted();
-          const Turn result = turn(index, progress);
-          has_moved |= result != Turn::others;
-          if (result != Turn::settled) still_open.push_back(index);
-        }
-        open = std::move(still_open);
-        if (has_moved || open.empty()) continue;
-        if (sharing_.takes && !sharing_.waits) break;
-        if (is_last_look) break;
-        is_last_look = !sharing_.takes && !sharing_.others_are_there();
-        if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
+    while (!open.empty()) {
+      const auto begin = Clock::now();
+      bool has_moved = false;
+      std::vector<std::size_t> still_open;
+      for (const std::size_t index : open) {
+        throw_if_interrupted();
+        const Turn result = turn(index, progress);
+        has_moved |= result != Turn::others;
+        if (result != Turn::settled) still_open.push_back(index);
       }
-      for (const std::size_t index : damaged_phases)  // does nothing if another process is repeating the phase
-        if (sharing_.takes) ready_phase(index, progress);
-      remove_finished_leases();
-      remove_leftovers(work_.options.results_directory, work_.experiment.runs);
-    } catch (const fs::filesystem_error& problem) {
-      throw ResultsDirectoryFault(disk_fault(folder_.parent_path(), problem));
+      open = std::move(still_open);
+      if (has_moved || open.empty()) continue;
+      if (sharing_.takes && !sharing_.waits) break;
+      if (is_last_look) break;
+      is_last_look = !sharing_.takes && !sharing_.others_are_there();
+      if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
     }
+    for (const auto& [index, damage] : damaged_phases)  // does nothing if another process is repeating the phase
+      if (sharing_.takes) ready_phase(index, progress);
+    remove_finished_leases();
+    remove_leftovers(work_.options.results_directory, work_.experiment.runs);
     return open.size();
   }
 
@@ -580,33 +579,24 @@ class SharedRuns {
     progress.set_listener([&lease](double share) { lease.report_progress(share); });
     progress.begin_run(index + 1, run);
     // A run that was taken over from a lost process resumes from that process's checkpoint.
-    const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
-                                    .below = folder_,
-                                    .resumes = !work_.options.rerun,
-                                    .is_mine = [&lease] { return lease.is_mine(); }};
+    CheckpointUse checkpoints = work_.checkpoints_of(run);
+    checkpoints.is_mine = [&lease] { return lease.is_mine(); };
     const Outcome outcome = execute(
         run, work_.backend, progress, [](const Outcome&) {}, &checkpoints);
     progress.set_listener({});
-    RunSummary summary = summarise(run, outcome);
-    try {
-      if (!publish(run, files_of(run, outcome, summary, work_.backend), lease)) {
-        if (is_done(directory_of(run), run)) remove_checkpoint(checkpoints.file);
-        return;
-      }
-      if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
-    } catch (const fs::filesystem_error&) {  // ends the command, because later runs could not be written either
-      throw;
-    } catch (const std::exception& problem) {
-      set_unwritten(summary, problem);
+    const auto summary =
+        work_.save(run, outcome, [&](const FileContents& files) { return publish(run, files, lease); });
+    if (!summary) {
+      if (is_done(work_.directory_of(run), run)) work_.remove_checkpoint_of(run);
+      return;
     }
     const bool is_well =
-        summary.status == RunStatus::finished || (run.is_trial && summary.status == RunStatus::diverged);
+        summary->status == RunStatus::finished || (run.is_trial && summary->status == RunStatus::diverged);
     if (is_well)
       attempts_.remove(run.hash);
     else
-      attempts_.add_failure(run.hash, summary.reason.empty() ? to_string(summary.status) : summary.reason,
-                            summary.status == RunStatus::diverged);
-    progress.end_run(summary);
+      attempts_.add_failure(run.hash, summary->reason, summary->status == RunStatus::diverged);
+    progress.end_run(*summary);
   }
 
   bool copy_reusable(const Run& run, Lease& lease) {
@@ -628,7 +618,7 @@ class SharedRuns {
           label_with_seed(run), this_process().number, std::chrono::duration<double>(sharing_.time_out).count()));
       return false;
     }
-    if (publish_directory(directory_of(run), files, is_this_done)) return true;
+    if (publish_directory(work_.directory_of(run), files, is_this_done)) return true;
     print_line(fmt::format("{}: another process has published it; the results of process {} are discarded",
                            label_with_seed(run), this_process().number));
     return false;
@@ -636,12 +626,12 @@ class SharedRuns {
 
   void settle(std::size_t index, RunSummary summary) {
     ++ended_;
-    work_.settled(index, std::move(summary));
+    runs_.settle(index, std::move(summary));
   }
 
   void settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
     const Run& run = work_.experiment.runs[index];
-    auto recorded = summary_of(directory_of(run), run);
+    auto recorded = summary_of(work_.directory_of(run), run);
     const bool has_record = recorded && recorded->status != RunStatus::finished;
     RunSummary summary = has_record ? *std::move(recorded) : summarise(run, failed_outcome(reason));
     if (!sharing_.takes)
@@ -666,22 +656,24 @@ class SharedRuns {
   // Returns the result of the common phase from which a run starts; null: another process is executing the phase.
   const CommonPhase* ready_phase(std::size_t index, Progress& progress) {
     const Run& phase = *work_.experiment.runs[index].common_phase;
-    const auto may_be_found = [&] { return !work_.options.rerun || was_made_by(directory_of(phase), sharing_.call); };
-    if (const CommonPhase* known = work_.phases.find(phase, may_be_found())) return known;
+    const auto may_be_found = [&] {
+      return !work_.options.rerun || was_made_by(work_.directory_of(phase), sharing_.call);
+    };
+    if (const CommonPhase* known = phases_.find(phase, may_be_found())) return known;
     if (const auto failed = attempts_.of(phase.hash); attempts_.are_used_up(failed))
-      return &work_.phases.fail(phase, failed->reason);
+      return &phases_.fail(phase, failed->reason);
     const std::unique_ptr<Lease> lease = leases_.take(phase.hash);
     if (!lease) return nullptr;
-    if (const CommonPhase* known = work_.phases.find(phase, may_be_found())) return known;
+    if (const CommonPhase* known = phases_.find(phase, may_be_found())) return known;
     if (gives_up_after_loss(phase.hash, *lease)) return nullptr;
     progress.set_listener([&lease](double share) { lease->report_progress(share); });
-    const CommonPhase made = work_.phases.make(
-        phase, index + 1, progress, [&](const FileContents& files) { return publish(phase, files, *lease); });
+    const CommonPhase made = phases_.make(phase, index + 1, progress,
+                                          [&](const FileContents& files) { return publish(phase, files, *lease); });
     progress.set_listener({});
     if (made.end) {
       counted_phases_.insert(phase.hash);
       attempts_.remove(phase.hash);
-      return work_.phases.find(phase, may_be_found());
+      return phases_.find(phase, may_be_found());
     }
     if (!made.failure.empty()) attempts_.add_failure(phase.hash, made.failure, false);
     return nullptr;
@@ -706,7 +698,7 @@ class SharedRuns {
 
   std::optional<RunSummary> done(std::size_t index) {
     const Run& run = work_.experiment.runs[index];
-    const fs::path directory = directory_of(run);
+    const fs::path directory = work_.directory_of(run);
     std::string identity = identity_of(directory);
     std::string& looked_at = looked_at_[index];
     if (identity.empty() || looked_at == identity) return {};
@@ -714,8 +706,6 @@ class SharedRuns {
     if (!summary) looked_at = std::move(identity);
     return summary;
   }
-
-  fs::path directory_of(const Run& run) const { return run_directory(work_.options.results_directory, run, false); }
 
   // Waits for nine times `look_s`, which is the time that the last check of all runs took. So checks take at most a
   // tenth of the time.
@@ -743,7 +733,7 @@ class SharedRuns {
       const auto note = std::ranges::find(held, phase->hash, &LeaseNote::what);
       if (note != held.end()) {
         under_way.push_back({.run = phase, .share = note->share_done, .is_common_phase = true});
-      } else if (is_done(directory_of(*phase), *phase)) {
+      } else if (is_done(work_.directory_of(*phase), *phase)) {
         counted_phases_.insert(phase->hash);
         progress.end_common_phase_elsewhere(*phase);
       }
@@ -762,12 +752,14 @@ class SharedRuns {
     for (const LeaseNote& note : leases_.held()) {
       const auto found = own.find(note.what);
       const bool is_over = found == own.end() ? state_of(note.process) == ProcessState::gone
-                                              : is_done(directory_of(*found->second), *found->second);
+                                              : is_done(work_.directory_of(*found->second), *found->second);
       if (is_over) leases_.remove(note.what);
     }
   }
 
-  const Work work_;
+  const Work& work_;
+  CommonPhases& phases_;
+  RunsSoFar& runs_;
   const Sharing& sharing_;
   fs::path folder_;
   Leases leases_;
@@ -840,7 +832,6 @@ class ExperimentRunner {
 
   bool is_rank_0() const { return backend_.is_rank_0(); }
   bool speaks() const { return is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
-  fs::path own_directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
   const char* noun() const { return !experiment_.runs.empty() && experiment_.runs.front().is_trial ? "trial" : "run"; }
   const char* clock() const { return backend_.mpi ? "wall" : "virtual"; }
 
@@ -880,11 +871,11 @@ class ExperimentRunner {
       if (restored > 0 && !options_.rerun) runs_.find_finished();
       if (speaks()) report_damaged();
       // Copies only simulated runs: wall-clock times belong to the run that measured them.
-      if (!options_.rerun && !backend_.mpi && !options_.sharing) runs_.copy_from(reusable_);
+      if (!options_.rerun && !backend_.mpi && !options_.sharing) runs_.copy_reusable();
       return exit_success;
     } catch (const std::exception& problem) {
       const auto* const disk = dynamic_cast<const fs::filesystem_error*>(&problem);
-      report_error(options_, disk ? disk_fault(own_directory(), *disk) : problem.what());
+      report_error(options_, disk ? disk_fault(work_.own_directory(), *disk) : problem.what());
       return exit_usage;
     }
   }
@@ -910,7 +901,7 @@ class ExperimentRunner {
     if (options_.rerun) return;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
       if (runs_.is_to_do(index))
-        if (const std::string damage = damage_of(runs_.directory_of(experiment_.runs[index])); !damage.empty())
+        if (const std::string damage = damage_of(work_.directory_of(experiment_.runs[index])); !damage.empty())
           standard_error.write(fmt::format("{}; the run is repeated\n", damage));
     for (const auto& [index, damage] : damaged_phases_)
       standard_error.write(fmt::format("{}; the common phase is repeated\n", damage));
@@ -951,13 +942,11 @@ class ExperimentRunner {
     const auto save_what_is_there = [&](const Outcome& outcome) {
       if (is_rank_0()) save(index, outcome);
     };
-    const CheckpointUse checkpoints{
-        .file = checkpoint_of(runs_.directory_of(run)), .below = own_directory(), .resumes = !options_.rerun};
+    const CheckpointUse checkpoints = work_.checkpoints_of(run);
     for (int retries = 0;; ++retries) {
       const Outcome outcome = execute(run, backend_, progress, save_what_is_there, &checkpoints);
       if (!is_rank_0()) return;
-      // Ends the command, because later runs could not be saved either.
-      if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
+      save(index, outcome);
       progress.end_run(*runs_.summaries()[index]);
       if (runs_.summaries()[index]->status != RunStatus::failed || retries >= options_.retries) return;
       progress.begin_run(index + 1, run);
@@ -980,17 +969,9 @@ class ExperimentRunner {
 
   // Executes the runs together with other processes. Once all runs are done, prints tables if Sharing::speaks.
   int make_shared(Progress& progress) {
-    std::vector<std::size_t> open;
-    for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
-      if (runs_.is_to_do(index)) open.push_back(index);
-    std::vector<std::size_t> phases;
-    for (const auto& [index, damage] : damaged_phases_) phases.push_back(index);
     std::size_t left = 0;
-    if (!open.empty() || !phases.empty()) {
-      const auto settled = [this](std::size_t index, RunSummary summary) { runs_.settle(index, std::move(summary)); };
-      SharedRuns shared({experiment_, options_, backend_, reusable_, common_phases_, settled});
-      left = shared.make(std::move(open), phases, progress);
-    }
+    if (runs_.number_to_do() > 0 || !damaged_phases_.empty())
+      left = SharedRuns(work_, common_phases_, runs_).make(damaged_phases_, progress);
     if (left == 0 && speaks()) return print_tables();
     if (left > 0 && options_.sharing->takes)
       progress.note(fmt::format("no {} is left to start; {} {}{} still running in other processes", noun(), left,
@@ -1003,24 +984,11 @@ class ExperimentRunner {
     return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
   }
 
-  // Saves a run. If it cannot be written, the next command repeats it. Returns the disk's fault, or an empty text.
-  std::string save(std::size_t index, const Outcome& outcome) {
+  // Saves a run. If it cannot be written, the next command repeats it.
+  void save(std::size_t index, const Outcome& outcome) {
     const Run& run = experiment_.runs[index];
-    RunSummary summary = summarise(run, outcome);
-    std::string fault;
-    try {
-      require_there(own_directory());
-      write_directory(runs_.directory_of(run), files_of(run, outcome, summary, backend_));
-      if (summary.status != RunStatus::failed) runs_.remove_checkpoint_of(run);
-    } catch (const fs::filesystem_error& problem) {
-      fault = disk_fault(own_directory(), problem);
-      summary.status = RunStatus::failed;
-      summary.reason = fault;
-    } catch (const std::exception& problem) {
-      set_unwritten(summary, problem);
-    }
-    runs_.settle(index, std::move(summary));
-    return fault;
+    require_there(work_.own_directory());
+    runs_.settle(index, *work_.save(run, outcome, work_.writes_directory_of(run)));
   }
 
   // Lets the run start from the model of its common phase. If the phase has failed, saves the run as failed and returns
@@ -1049,28 +1017,29 @@ class ExperimentRunner {
     std::size_t gone = 0;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       const auto& summary = runs_.summaries()[index];
-      const auto directory = runs_.directory_of(experiment_.runs[index]);
+      const auto directory = work_.directory_of(experiment_.runs[index]);
       if (summary && is_finished(*summary) && !fs::exists(directory)) ++gone;
     }
     if (gone > 0)
-      throw ResultsDirectoryFault(
-          fmt::format("{}: {} of {} {}s {} removed while others were running; the next `run` repeats what is missing",
-                      own_directory().string(), gone, experiment_.runs.size(), noun(), gone == 1 ? "was" : "were"));
+      throw ResultsDirectoryFault(fmt::format(
+          "{}: {} of {} {}s {} removed while others were running; the next `run` repeats what is missing",
+          work_.own_directory().string(), gone, experiment_.runs.size(), noun(), gone == 1 ? "was" : "were"));
   }
 
   int print_tables() const {
     require_finished_there();
-    return print_final_tables(experiment_, options_, runs_, backend_.mpi != nullptr);
+    return print_final_tables(work_, runs_);
   }
 
   const Experiment& experiment_;
   const RunOptions& options_;
   std::span<const Run> later_;
-  ExecutionBackend backend_;
+  const ExecutionBackend& backend_;
   ReusableRuns reusable_{options_.results_directory};
-  CommonPhases common_phases_{options_, backend_, reusable_};
-  RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // to_do() is equal on every rank
-  std::map<std::size_t, std::string> damaged_phases_{};             // damage by the phase's first run
+  const Work work_{experiment_, options_, backend_, reusable_};
+  CommonPhases common_phases_{work_};
+  RunsSoFar runs_{work_};                                // to_do() is equal on every rank
+  std::map<std::size_t, std::string> damaged_phases_{};  // damage by the phase's first run
 };
 
 // Executes the experiment; tunes first if the file contains [tune].
@@ -1086,7 +1055,7 @@ int start(const Experiment& experiment, const RunOptions& options, const Executi
                      });
   } catch (const ResultsDirectoryFault& problem) {
     fault = problem.what();
-  } catch (const fs::filesystem_error& problem) {  // fault at a file in the experiment's directory
+  } catch (const fs::filesystem_error& problem) {  // results cannot be written into the experiment's directory
     fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
   }
   if (const auto* all = backend.together())
