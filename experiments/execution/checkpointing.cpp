@@ -262,13 +262,7 @@ SimulatedRunCheckpoints::SimulatedRunCheckpoints(const Run& run, const Checkpoin
   log_.between_steps = [this] { write_if_due(); };
 }
 
-SimulatedRunCheckpoints::~SimulatedRunCheckpoints() {
-  log_.at_position = log_.between_steps = nullptr;
-  try {
-    wait_for_disk();
-  } catch (const std::exception&) {  // an interruption, or a disk fault at the run's end
-  }
-}
+SimulatedRunCheckpoints::~SimulatedRunCheckpoints() { log_.at_position = log_.between_steps = nullptr; }
 
 // Returns the identity of an undivided run. It has the entries of divided runs too, so that messages can explain why
 // the run does not resume from the checkpoint of a divided one.
@@ -408,15 +402,6 @@ MpiRunCheckpoints::MpiRunCheckpoints(const Run& run, const CheckpointUse& use, c
     remove_parts(use_.file, any_number, number_ > 0 ? number_ : -1);
   }
   from_rank_0(session_, 0.0);
-}
-
-MpiRunCheckpoints::~MpiRunCheckpoints() {
-  for (std::future<void>* const task : {&on_its_way_, &published_}) {
-    try {
-      if (task->valid()) task->get();
-    } catch (const std::exception&) {
-    }
-  }
 }
 
 CheckpointIdentity MpiRunCheckpoints::identity(int rank) const {
@@ -610,18 +595,10 @@ void MpiRunCheckpoints::settle() {
 }
 
 void MpiRunCheckpoints::wait_for_disk() {
-  const auto unwanted = std::exchange(unwanted_, std::nullopt);
-  const auto remove_it = [&] {
-    std::error_code ignored;
-    if (unwanted) fs::remove(part_file(*unwanted), ignored);
-  };
-  try {
-    if (on_its_way_.valid()) on_its_way_.get();
-  } catch (...) {
-    remove_it();
-    throw;
-  }
-  remove_it();
+  if (on_its_way_.valid()) on_its_way_.wait();
+  std::error_code ignored;
+  if (const auto unwanted = std::exchange(unwanted_, std::nullopt)) fs::remove(part_file(*unwanted), ignored);
+  if (on_its_way_.valid()) on_its_way_.get();
 }
 
 void MpiRunCheckpoints::report_failure(const std::string& what) {

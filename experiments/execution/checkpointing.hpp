@@ -69,7 +69,7 @@ class SimulatedRunCheckpoints {
   // each of which creates such an object; null: one process.
   SimulatedRunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log, Executor& executor,
                           Recorder& recorder, DividedWork* divided, Progress& progress);
-  ~SimulatedRunCheckpoints();  // waits until the last checkpoint is on the disk
+  ~SimulatedRunCheckpoints();
   SimulatedRunCheckpoints(const SimulatedRunCheckpoints&) = delete;
   SimulatedRunCheckpoints& operator=(const SimulatedRunCheckpoints&) = delete;
 
@@ -110,7 +110,7 @@ class SimulatedRunCheckpoints {
   bool has_failed_ = false;  // only the first failure is reported
   std::unique_ptr<CheckpointReader> reader_;
   Recorder::Evaluated evaluated_before_;
-  std::future<void> on_its_way_;  // the file that is being written to the disk
+  std::future<void> on_its_way_;  // the file that is being written to the disk; its destructor waits
 };
 
 // Checkpoints of a run under MPI. Each rank writes a part. The run's checkpoint file names the parts and is written
@@ -122,7 +122,6 @@ class MpiRunCheckpoints : public CheckpointStore {
   // line, and the run starts from the beginning. `besides`: serialises further state of this rank.
   MpiRunCheckpoints(const Run& run, const CheckpointUse& use, const MpiSession& session, Progress& progress,
                     std::function<void(StateArchive&)> besides);
-  ~MpiRunCheckpoints() override;
   MpiRunCheckpoints(const MpiRunCheckpoints&) = delete;
   MpiRunCheckpoints& operator=(const MpiRunCheckpoints&) = delete;
 
@@ -170,7 +169,7 @@ class MpiRunCheckpoints : public CheckpointStore {
   // published.
   std::int64_t named_ = -1, publishing_ = -1;
   std::unique_ptr<CheckpointReader> reader_;
-  std::future<void> on_its_way_;          // this rank's part, while it is written to the disk
+  std::future<void> on_its_way_;          // this rank's part, while it is written to the disk; its destructor waits
   std::optional<std::int64_t> unwanted_;  // a part of this rank to remove, because other ranks failed to write theirs
   std::optional<CheckpointParts> open_;   // rank 0: a checkpoint that all ranks have written, but is not published yet
   std::future<void> published_;           // rank 0: the publication in progress

@@ -188,18 +188,17 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const ExecutionBackend& ba
                                       RunObserver* observer, RunRecord* record,
                                       std::function<void(const std::string&)> before_abort, CheckpointStore* store) {
   if (!backend.mpi) return make_simulated_cluster(run, training, observer, record);
-  MpiOptions options{.workers = run.cluster.workers,
-                     .servers = run.algorithm->traits().servers,
-                     .compute_time = *run.cluster.compute_time,
-                     .pace = run.cluster.pace,
-                     .training = training,
-                     .outages = run.cluster.outages.get(),
-                     .session = *backend.mpi};
-  options.observer = observer;
-  options.record = record;
-  options.before_abort = std::move(before_abort);
-  options.store = store;
-  return make_mpi_cluster(options);
+  return make_mpi_cluster({.workers = run.cluster.workers,
+                           .servers = run.algorithm->traits().servers,
+                           .compute_time = *run.cluster.compute_time,
+                           .pace = run.cluster.pace,
+                           .training = training,
+                           .observer = observer,
+                           .record = record,
+                           .outages = run.cluster.outages.get(),
+                           .session = *backend.mpi,
+                           .before_abort = std::move(before_abort),
+                           .store = store});
 }
 
 // Computes one gradient before the clock starts. A process's first gradient takes several times as long as later ones,

@@ -22,15 +22,18 @@
 
 namespace syncopate {
 
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<LengthFit, AnyJson>& fit) {
+  for (const auto& [key, cost] : content_costs) members(key, fit.cost.*cost);
+  members("r_squared", fit.r_squared);
+  members("largest_residual_s", fit.largest_residual_s);
+  members("typical_residual_s", fit.typical_residual_s);
+  members("points", fit.points);
+}
+
 namespace {
 
 namespace fs = std::filesystem;
-
-// The measures of a fit's quality, with their names in measured.json.
-constexpr std::pair<const char*, double LengthFit::*> qualities[] = {
-    {"r_squared", &LengthFit::r_squared},
-    {"largest_residual_s", &LengthFit::largest_residual_s},
-    {"typical_residual_s", &LengthFit::typical_residual_s}};
 
 // Returns the entries [{"host", "work", "micro_batch_s", ...}, ...] of the file; empty without a file.
 Json entries_of(const fs::path& file) {
@@ -107,38 +110,34 @@ bool is_of(const Json& entry, const MicroBatchWork& work) {
          entry.value("at_once", 0) == at_once_of(work) && entry.value("micro_batches", 0) == work.micro_batches;
 }
 
-// Threads that compute gradients during the lifetime of this object. They compete for memory, caches and power as other
-// workers on the machine would. Each thread begins with a different micro-batch.
-class Neighbours {
- public:
-  // Throws std::runtime_error if a thread cannot be started; then threads that were already started end.
-  Neighbours(int count, const Objective& objective, const MicroBatchWork& work,
-             const std::vector<MicroBatch>& micro_batches) {
-    for (int i = 1; i <= count; ++i) {
-      const auto first = micro_batches.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(count + 1);
-      const auto compute = [&objective, &work, &micro_batches, first](const std::stop_token& is_over) {
-        try {
-          GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
-          for (std::size_t j = first; !is_over.stop_requested(); ++j) {
-            gradients.make_room();
-            gradients.compute(micro_batches[j % micro_batches.size()]);
-          }
-        } catch (const std::exception&) {  // an interruption, which also ends the measurement
-        }
-      };
+// Returns threads that compute gradients until they are destroyed. They compete for memory, caches and power as other
+// workers on the machine would. Each thread begins with a different micro-batch. Throws std::runtime_error if a thread
+// cannot be started; then threads that were already started end. The arguments must outlive the threads.
+std::vector<std::jthread> start_neighbours(int count, const Objective& objective, const MicroBatchWork& work,
+                                           const std::vector<MicroBatch>& micro_batches) {
+  std::vector<std::jthread> threads;
+  for (int i = 1; i <= count; ++i) {
+    const auto first = micro_batches.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(count + 1);
+    const auto compute = [&objective, &work, &micro_batches, first](const std::stop_token& is_over) {
       try {
-        threads_.emplace_back(compute);
-      } catch (const std::system_error& problem) {
-        throw std::runtime_error(fmt::format(
-            "needs {} more threads to compute in parallel with the timed one, but only {} can be started: {}", count,
-            i - 1, problem.code().message()));
+        GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
+        for (std::size_t j = first; !is_over.stop_requested(); ++j) {
+          gradients.make_room();
+          gradients.compute(micro_batches[j % micro_batches.size()]);
+        }
+      } catch (const std::exception&) {  // an interruption, which also ends the measurement
       }
+    };
+    try {
+      threads.emplace_back(compute);
+    } catch (const std::system_error& problem) {
+      throw std::runtime_error(
+          fmt::format("needs {} more threads to compute in parallel with the timed one, but only {} can be started: {}",
+                      count, i - 1, problem.code().message()));
     }
   }
-
- private:
-  std::vector<std::jthread> threads_;  // its destructor stops and joins them
-};
+  return threads;
+}
 
 struct TimedMicroBatch {
   MicroBatch micro_batch;
@@ -178,15 +177,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Returns the fit in the form of measured.json.
-Json json_of(const LengthFit& fit) {
-  Json json;
-  for (const auto& [key, cost] : content_costs) json[key] = fit.cost.*cost;
-  for (const auto& [key, quality] : qualities) json[key] = fit.*quality;
-  json["points"] = fit.points;
-  return json;
-}
-
 // Throws if the entry does not match its digest. Entries of earlier versions have no digest.
 void check_as_written(Json entry) {
   if (!entry.contains("crc32")) return;
@@ -201,10 +191,7 @@ MeasuredMicroBatch time_of(const Json& value) {
     if (!(seconds > 0)) throw std::runtime_error("the stored time is not above 0");
     return {.micro_batch_s = seconds};
   }
-  LengthFit fit;
-  for (const auto& [key, cost] : content_costs) fit.cost.*cost = value.at(key);
-  for (const auto& [key, quality] : qualities) fit.*quality = value.at(key);
-  fit.points = value.at("points");
+  const LengthFit fit = value;
   for (const auto& [key, cost] : content_costs)
     if (!(fit.cost.*cost >= 0)) throw std::runtime_error("a stored cost is negative");
   return {.micro_batch_s = 0, .fit = fit};
@@ -219,7 +206,7 @@ Json measure(const MicroBatchWork& work, int at_once) {
                   "length; R^2 = {:.4f}, largest residual {:.3g} s of {} micro-batches\n",
                   fit.cost.base_s, fit.cost.per_token_s, fit.cost.per_padded_token_s, fit.cost.per_squared_length_s,
                   fit.r_squared, fit.largest_residual_s, fit.points));
-  return json_of(fit);
+  return fit;
 }
 
 }  // namespace
@@ -235,7 +222,7 @@ double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& w
   std::vector<MicroBatch> micro_batches;
   for (int i = 0; i < warm_up + most; ++i) micro_batches.push_back({.worker = Rank{0}, .step = i, .index = 0});
   GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
-  const Neighbours neighbours(at_once - 1, objective, work, micro_batches);
+  const auto neighbours = start_neighbours(at_once - 1, objective, work, micro_batches);
   std::vector<double> times;
   const double begin_s = now_s();
   for (int i = 0; i < warm_up + most; ++i) {
@@ -257,7 +244,7 @@ LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& w
   std::vector<MicroBatch> micro_batches;
   for (const TimedMicroBatch& one : timed) micro_batches.push_back(one.micro_batch);
   GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
-  const Neighbours neighbours(at_once - 1, objective, work, micro_batches);
+  const auto neighbours = start_neighbours(at_once - 1, objective, work, micro_batches);
   const double begin_s = now_s();
   for (int round = 0; round < warm_up + most; ++round) {
     if (round >= warm_up + fewest && now_s() - begin_s > enough_s) break;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <tuple>
 
 #include "experiments/execution/ranks.hpp"
@@ -276,10 +277,8 @@ std::optional<Tuner::Rank> Tuner::rank(const State& state, const Place& place) c
     rank.reached += trial.missed_by ? 0 : 1;
     rank.missed_by += trial.missed_by.value_or(0);
   }
-  const std::optional<double> restricted_to = horizon(state);
-  const std::vector<double> restricted =
-      restricted_to ? restricted_times(values, *restricted_to).times_s : std::vector<double>();
-  for (std::size_t i = 0; i < values.size(); ++i) rank.mean += restricted_to ? restricted[i] : values[i].time_s;
+  const double horizon_s = horizon(state).value_or(std::numeric_limits<double>::infinity());
+  for (const double value : restricted_times(values, horizon_s).times_s) rank.mean += value;
   rank.mean /= static_cast<double>(values.size());
   return rank;
 }
