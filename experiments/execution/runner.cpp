@@ -51,13 +51,6 @@ namespace {
 namespace fs = std::filesystem;
 using Make = std::function<int(const ExecutionBackend&)>;
 
-// Returns why the experiment cannot run under MPI on the ranks that mpirun started; empty if it can.
-std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
-  if (std::string why = why_not_under_mpi(experiment); !why.empty()) return why;
-  const auto [workers, servers] = participants(experiment);
-  return wrong_number_of_ranks(session.size(), workers, servers);
-}
-
 // Returns the number of threads per process. Processes on one machine divide its cores, unless a launcher has already
 // bound each of them to some cores.
 int threads_of(const RunOptions& options, int processes_here) {
@@ -83,29 +76,29 @@ int on_simulated_cluster(const RunOptions& options, const MpiSession* session, c
   return make(backend);
 }
 
-int on_mpi_cluster(const Experiment& experiment, const RunOptions& options, const MpiSession& session,
+int on_mpi_cluster(const Experiment& experiment, const RunOptions& options, const MpiSession* session,
                    const Make& make) {
-  if (!session.active()) {
+  if (!session) {
     standard_error.write("the MPI cluster needs a launcher: start the program with mpirun or srun\n");
     return exit_usage;
   }
-  if (const std::string wrong = wrong_for_mpi(experiment, session); !wrong.empty()) {
-    if (session.rank() == 0) standard_error.write(wrong + "\n");
+  std::string wrong = why_not_under_mpi(experiment);
+  const auto [workers, servers] = participants(experiment);
+  if (wrong.empty()) wrong = wrong_number_of_ranks(session->size(), workers, servers);
+  if (!wrong.empty()) {
+    if (session->rank() == 0) standard_error.write(wrong + "\n");
     return exit_usage;
   }
-  session.expect_to_stay();
-  return make({.threads = threads_of(options, 1), .mpi = &session});
+  session->expect_to_stay();
+  return make({.threads = threads_of(options, 1), .mpi = session});
 }
 
 // Calls `make` with the backend, which exists only during the call, and returns its status.
 int on_chosen_backend(const Experiment& experiment, const RunOptions& options, const Make& make) {
-  const MpiSession* const mpi = options.mpi;
-  const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
-                         (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
-  if (!wants_mpi) return on_simulated_cluster(options, mpi && mpi->active() ? mpi : nullptr, make);
-  if (mpi) return on_mpi_cluster(experiment, options, *mpi, make);
-  const MpiSession own_session;
-  return on_mpi_cluster(experiment, options, own_session, make);
+  const MpiSession* const session = options.mpi && options.mpi->active() ? options.mpi : nullptr;
+  const bool wants_mpi =
+      options.cluster == ClusterChoice::mpi || (options.cluster == ClusterChoice::automatic && session);
+  return wants_mpi ? on_mpi_cluster(experiment, options, session, make) : on_simulated_cluster(options, session, make);
 }
 
 // The runs that a command executes, and where their results go. The members must outlive it.

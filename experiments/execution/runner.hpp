@@ -48,7 +48,7 @@ struct RunOptions {
   std::string division{};            // printed in the plan: "in 4 processes of 1 thread"
   int side_by_side = 1;              // number of runs that are executed at the same time
   std::optional<Sharing> sharing{};  // how runs are shared with other processes, on the simulated cluster
-  const MpiSession* mpi = nullptr;   // null: run_experiment opens a session if it needs one
+  const MpiSession* mpi = nullptr;   // null: no session
 };
 
 // Executes the runs on the cluster that the launcher and the command line select:
