@@ -217,6 +217,18 @@ void require_access(const fs::path& directory) {
           std::error_code(errno, std::generic_category()));
 }
 
+// The folders in which a start of these runs writes, parents first.
+std::set<fs::path> folders_of(const fs::path& results, std::span<const Run> runs) {
+  const fs::path experiment = experiment_directory(results, runs.front().experiment);
+  const fs::path shared = experiment / share_folder;
+  std::set<fs::path> folders{experiment, shared, shared / leases_folder, shared / failed_folder};
+  for (const Run& run : runs) {
+    folders.insert(run_directory(results, run, false).parent_path());
+    if (run.common_phase) folders.insert(run_directory(results, *run.common_phase, false).parent_path());
+  }
+  return folders;
+}
+
 constexpr std::size_t longest_slug = 100;
 
 std::string hash_at_the_end(std::string_view text) { return fmt::format("-{:.8}", content_hash(text)); }
@@ -520,20 +532,12 @@ void require_no_link(const fs::path& directory) {
 
 void require_usable(const fs::path& results, std::span<const Run> runs) {
   const fs::path directory = experiment_directory(results, runs.front().experiment);
-  const fs::path shared = directory / share_folder;
-  for (const fs::path& place :
-       {directory, directory / trials_folder, shared, shared / leases_folder, shared / failed_folder})
-    require_no_link(place);
+  const std::set<fs::path> folders = folders_of(results, runs);
+  for (const fs::path& folder : folders) require_no_link(folder);
+  require_no_link(directory / trials_folder);
   create(directory);
-  require_access(directory);
-  for (const fs::path& place : {shared / leases_folder, shared / failed_folder}) require_access(place);
-  for (const Run& run : runs) {
-    const fs::path place = run_directory(results, run, false);
-    require_no_link(place.parent_path());
-    if (run.common_phase) require_no_link(run_directory(results, *run.common_phase, false).parent_path());
-    require_access(place.parent_path());
-    require_access(place);
-  }
+  for (const fs::path& folder : folders) require_access(folder);
+  for (const Run& run : runs) require_access(run_directory(results, run, false));
   // access() notices neither a full nor a read-only file system, so create a directory to find out.
   const fs::path probe = hidden_sibling(directory / "probe", partial_kind);
   std::error_code error;
@@ -543,21 +547,14 @@ void require_usable(const fs::path& results, std::span<const Run> runs) {
 }
 
 int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
-  const fs::path experiment = experiment_directory(results, runs.front().experiment);
-  std::set<fs::path> places{experiment, experiment / share_folder, experiment / share_folder / leases_folder,
-                            experiment / share_folder / failed_folder};
-  for (const Run& run : runs) {
-    places.insert(run_directory(results, run, false).parent_path());
-    if (run.common_phase) places.insert(run_directory(results, *run.common_phase, false).parent_path());
-  }
   int removed = 0;
-  for (const fs::path& place : places) {
+  for (const fs::path& folder : folders_of(results, runs)) {
     std::error_code error;
-    for (const fs::path& entry : paths_in(place, error)) {
+    for (const fs::path& entry : paths_in(folder, error)) {
       const auto leftover = as_leftover(entry);
       if (!leftover) continue;
       // If the process was killed between the two renames of write_directory, give the former results their name back.
-      const fs::path directory = place / leftover->name;
+      const fs::path directory = folder / leftover->name;
       if (leftover->is_replaced && !fs::exists(directory, error))
         fs::rename(entry, directory, error);
       else
