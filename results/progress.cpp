@@ -172,11 +172,6 @@ std::string Progress::ended_text(const Run& run, const RunSummary& summary) cons
                      shown_number(summary.end_time_s), clock_, shown_number(summary.host_s, 3), quality(run, summary));
 }
 
-void Progress::end_run(const RunSummary& summary) {
-  done_ += work();
-  note(fmt::format("{} {} of {}: {}", noun(), number_, runs_, ended_text(*run_, summary)));
-}
-
 void Progress::end_elsewhere(std::size_t number, const Run& run, const RunSummary& summary, bool is_shown) {
   done_ += work(run);
   if (is_shown)

@@ -47,7 +47,7 @@ class Progress {
   // Whether the next update is due; true once per interval. Cheap enough to be called at every event.
   bool due();
   void show(const RunPosition& position);
-  void end_run(const RunSummary& summary);
+  void end_run(const RunSummary& summary) { end_elsewhere(number_, *run_, summary, true); }
 
   // `listener` is called in every style, whenever an update is due, with the current run's used share of the budget.
   // May be empty.

@@ -1,6 +1,7 @@
 #include "results/statistics.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
@@ -37,8 +38,7 @@ double sign_flip_p_of(std::span<const double> differences) {
   for (std::uint64_t choice = 0; choice < choices; ++choice) {
     if (std::abs(sum) >= observed - rounding) ++as_far;
     if (choice + 1 == choices) break;
-    std::size_t which = 0;
-    while (!((choice + 1) >> which & 1)) ++which;
+    const auto which = static_cast<std::size_t>(std::countr_zero(choice + 1));
     flipped ^= std::uint64_t{1} << which;
     sum += (flipped >> which & 1 ? -2 : 2) * differences[which];
   }

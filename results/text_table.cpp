@@ -41,7 +41,15 @@ void finish_line(std::string& text, std::string& line) {
   line.clear();
 }
 
-std::string in_markdown(std::string_view text) {
+// The cells, each changed by `change`, with `between` between them.
+template <typename Change>
+std::string joined(const std::vector<std::string>& cells, const char* between, Change change) {
+  std::string text;
+  for (const std::string& cell : cells) text += (&cell == &cells.front() ? "" : between) + change(cell);
+  return text;
+}
+
+std::string in_markdown(const std::string& text) {
   std::string result;
   for (const char character : text) result += character == '|' ? "\\|" : std::string(1, character);
   return result;
@@ -112,13 +120,8 @@ std::vector<std::string> folded(std::string_view line, std::size_t width, std::s
 std::string fold_lines(const std::string& text, std::size_t width, std::size_t indent) {
   if (width == 0) return text;
   std::string result;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    for (const std::string& line :
-         folded(std::string_view(text).substr(begin, end - begin), width, indent, LongWords::whole))
-      result += line + "\n";
-    begin = end + 1;
-  }
+  for (const std::string& whole : split_lines(text))
+    for (const std::string& line : folded(whole, width, indent, LongWords::whole)) result += line + "\n";
   if (!text.empty() && text.back() != '\n') result.pop_back();
   return result;
 }
@@ -285,20 +288,17 @@ std::string TextTable::text_of(const std::vector<std::size_t>& columns, const st
   return text;
 }
 
+std::vector<std::string> TextTable::headings() const {
+  std::vector<std::string> all;
+  for (const Column& column : columns_) all.push_back(fmt::format("{}", fmt::join(column.heading, " ")));
+  return all;
+}
+
 std::string TextTable::markdown() const {
-  std::string text = "|", rule = "|";
-  for (const Column& column : columns_) {
-    std::string heading;
-    for (const std::string& line : column.heading) heading += (heading.empty() ? "" : " ") + line;
-    text += " " + in_markdown(heading) + " |";
-    rule += column.align == Align::left ? "---|" : "---:|";
-  }
-  text += "\n" + rule + "\n";
-  for (const auto& row : rows_) {
-    text += "|";
-    for (const std::string& cell : row) text += " " + in_markdown(cell) + " |";
-    text += "\n";
-  }
+  std::string text = "| " + joined(headings(), " | ", in_markdown) + " |\n|";
+  for (const Column& column : columns_) text += column.align == Align::left ? "---|" : "---:|";
+  text += "\n";
+  for (const auto& row : rows_) text += "| " + joined(row, " | ", in_markdown) + " |\n";
   return text;
 }
 
@@ -306,28 +306,17 @@ std::string TextTable::latex() const {
   std::string text = "\\begin{tabular}{";
   for (const Column& column : columns_) text += column.align == Align::left ? 'l' : 'r';
   text += "}\n\\toprule\n";
-  const auto add_row = [&](const std::vector<std::string>& cells) {
-    for (std::size_t column = 0; column < cells.size(); ++column)
-      text += (column > 0 ? " & " : "") + in_latex(cells[column]);
-    text += " \\\\\n";
-  };
   std::vector<std::size_t> all(columns_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  for (const auto& row : heading_rows(all)) add_row(row);
+  for (const auto& row : heading_rows(all)) text += joined(row, " & ", in_latex) + " \\\\\n";
   text += "\\midrule\n";
-  for (const auto& row : rows_) add_row(row);
+  for (const auto& row : rows_) text += joined(row, " & ", in_latex) + " \\\\\n";
   return text + "\\bottomrule\n\\end{tabular}\n";
 }
 
 std::string TextTable::csv() const {
-  std::string text;
-  for (std::size_t i = 0; i < columns_.size(); ++i)
-    text += (i > 0 ? "," : "") + csv_field(fmt::format("{}", fmt::join(columns_[i].heading, " ")));
-  text += '\n';
-  for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) text += (i > 0 ? "," : "") + csv_field(row[i]);
-    text += '\n';
-  }
+  std::string text = joined(headings(), ",", csv_field) + "\n";
+  for (const auto& row : rows_) text += joined(row, ",", csv_field) + "\n";
   return text;
 }
 

@@ -61,6 +61,7 @@ class TextTable {
     std::vector<std::string> heading;
     Align align;
   };
+  std::vector<std::string> headings() const;  // each on one line
   // The heading's lines for these columns, aligned at the bottom: one element per line.
   std::vector<std::vector<std::string>> heading_rows(const std::vector<std::size_t>& columns) const;
   std::vector<std::size_t> column_widths() const;
