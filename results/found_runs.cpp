@@ -171,21 +171,6 @@ Leaves leaves_in(const TomlNode& node) {
   return {all.begin(), all.end()};
 }
 
-std::pair<Leaves, Leaves> configuration_of(const std::string& resolved_toml, const std::string& file) {
-  try {
-    TomlNode document = parse_toml(resolved_toml, file);
-    std::pair<Leaves, Leaves> leaves;
-    const TomlNode* methods = document.find("methods");
-    if (methods && methods->is_array_of_tables()) leaves.second = leaves_in(methods->array().front());
-    for (const char* const key : {"name", "description", "seeds", "methods", "recording", "checkpoint"})
-      document.erase(key);
-    leaves.first = leaves_in(document);
-    return leaves;
-  } catch (const TomlSyntaxFault& fault) {
-    throw ResultsDirectoryFault(fault.what());
-  }
-}
-
 // Whether the path is <experiment>/common-phase.../<run>. This is not certain, since a method may have the same name.
 bool may_be_common_phase(const fs::path& directory) {
   const std::string folder = fs::absolute(directory).parent_path().filename().string(), name = slug(common_phase);
@@ -232,11 +217,19 @@ void erase_overridden(Leaves& configuration, const Leaves& of_method) {
 }
 
 // Keys of the run's file, without those that the run does not use, and keys of its method.
-std::pair<Leaves, Leaves> used_configuration_of(const std::string& resolved_toml, const std::string& file) {
-  auto [configuration, of_method] = configuration_of(resolved_toml, file);
+std::pair<Leaves, Leaves> used_configuration_of(const std::string& resolved_toml, const std::string& file) try {
+  TomlNode document = parse_toml(resolved_toml, file);
+  Leaves of_method;
+  const TomlNode* methods = document.find("methods");
+  if (methods && methods->is_array_of_tables()) of_method = leaves_in(methods->array().front());
+  for (const char* const key : {"name", "description", "seeds", "methods", "recording", "checkpoint"})
+    document.erase(key);
+  Leaves configuration = leaves_in(document);
   erase_unused(configuration, of_method);
   erase_overridden(configuration, of_method);
   return {std::move(configuration), std::move(of_method)};
+} catch (const TomlSyntaxFault& fault) {
+  throw ResultsDirectoryFault(fault.what());
 }
 
 // The fields of a line of CSV (RFC 4180); no field contains a line break.
@@ -865,23 +858,21 @@ std::string differences(const std::map<std::string, std::string>& own, const std
 
 // Appends keys with differing values to labels that several rows share, and to labels of rows made outside the sweep.
 void tell_apart(std::vector<Group>& groups) {
-  std::map<std::string, std::vector<const Group*>> by_label, by_method;
+  std::vector<std::string> additions;
   for (const Group& group : groups) {
-    by_label[group.row.label].push_back(&group);
-    by_method[group.row.method].push_back(&group);
-  }
-  std::vector<std::string> additions(groups.size());
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const Group& group = groups[i];
-    std::vector<const Group*> alike = by_label[group.row.label];
-    for (const Group* other : by_method[group.row.method])
-      if (other->sweep.size() > group.sweep.size() && is_part(group.sweep, other->sweep)) alike.push_back(other);
+    std::vector<const Group*> alike;
+    for (const Group& other : groups)
+      if (other.row.label == group.row.label ||
+          (other.row.method == group.row.method && other.sweep.size() > group.sweep.size() &&
+           is_part(group.sweep, other.sweep)))
+        alike.push_back(&other);
+    std::string& addition = additions.emplace_back();
     if (alike.size() < 2) continue;
-    additions[i] = differences(
-                       group.row.point, alike, [](const Group& other) -> const auto& { return other.row.point; }) +
-                   differences(
-                       group.of_method, alike, [](const Group& other) -> const auto& { return other.of_method; });
-    if (group.row.on_wall_clock) additions[i] += ", under MPI";
+    addition = differences(
+        group.row.point, alike, [](const Group& other) -> const auto& { return other.row.point; });
+    addition += differences(
+        group.of_method, alike, [](const Group& other) -> const auto& { return other.of_method; });
+    if (group.row.on_wall_clock) addition += ", under MPI";
   }
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].row.label += additions[i];
 }
