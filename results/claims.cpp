@@ -404,6 +404,15 @@ std::string paper_of(const Claim& claim) {
   return fmt::format("{} ({}; {})", claim.published->figure, claim.published->source, claim.published->certainty);
 }
 
+// The criterion's kind: "number" (bounds around the published number), "range" (others), "direction" or "margin".
+const char* tested_by(const Claim& claim) {
+  const Criterion& wanted = claim.criterion;
+  if (!claim.order.empty() || wanted.above || wanted.below) return "direction";
+  if (wanted.margin) return "margin";
+  const std::optional<double> printed = claim.published ? claim.published->value : std::nullopt;
+  return printed && wanted.within && wanted.within->holds(*printed) ? "number" : "range";
+}
+
 // "headline (direction)", followed by a mark if the claim was added when results were known.
 std::string class_of(const Claim& claim) {
   return fmt::format("{} ({}){}", class_name(claim), tested_by(claim), claim.added_after_results ? " +" : "");
@@ -427,14 +436,6 @@ std::string verdict_text(const ClaimResult& result) {
 }
 
 }  // namespace
-
-const char* tested_by(const Claim& claim) {
-  const Criterion& wanted = claim.criterion;
-  if (!claim.order.empty() || wanted.above || wanted.below) return "direction";
-  if (wanted.margin) return "margin";
-  const std::optional<double> printed = claim.published ? claim.published->value : std::nullopt;
-  return printed && wanted.within && wanted.within->holds(*printed) ? "number" : "range";
-}
 
 bool is_equal_loss(std::string_view measure) { return measure == time_to_equal_loss || measure == steps_to_equal_loss; }
 

@@ -118,9 +118,6 @@ double confidence_of(const Criterion& criterion);
 // - If a method, point or number is missing, the claim is inconclusive, and the reason says so.
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows);
 
-// The criterion's kind: "number" (bounds around the published number), "range" (others), "direction" or "margin".
-const char* tested_by(const Claim& claim);
-
 struct ShownEffect {
   double times = 1;  // factor for display, such as 100 for percent
   std::string unit;  // "s", "points"; empty: none, as for a ratio
