@@ -29,9 +29,7 @@ namespace fs = std::filesystem;
 constexpr double last_part = 0.9;  // share of an interval after which the next end of a round gets the checkpoint
 constexpr std::chrono::seconds patience{5};  // time-out for a file system that shows another host's files late
 constexpr auto look_interval = std::chrono::milliseconds(20);  // interval between two checks for ranks' parts
-constexpr double longest_wait_s = 30;   // time to wait for ranks' parts before the next checkpoint is started
-constexpr const char* nobody = "none";  // the process in the identity of the file that names the parts
-constexpr int no_rank = -1;             // the rank in the identity of this file, under MPI
+constexpr double longest_wait_s = 30;  // time to wait for ranks' parts before the next checkpoint is started
 constexpr const char* is_it_one = "is the results directory shared?";
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
 
@@ -140,14 +138,18 @@ class SimulatedRunCheckpoints::Parts {
   // a reason to report, sets `problem` to the same text on all processes.
   std::unique_ptr<CheckpointReader> open(bool resumes, std::string& problem) {
     std::unique_ptr<CheckpointReader> part;
-    std::int64_t number = 0;  // number of the checkpoint that this process finds
+    std::int64_t number = 0;  // number of the checkpoint that this process finds; 0: none
     std::string own;
     try {
       if (resumes && is_there(file_)) part = find(number);
     } catch (const CheckpointFault& fault) {
       own = fault.what();
     }
-    problem = problem_of_all(number, own);
+    const auto exchanged =
+        divided_.exchanged_numbers(divided_.all(), [&] { return with_text({static_cast<double>(number)}, own); });
+    problem = first_problem(exchanged, 1);
+    if (problem.empty() && std::ranges::adjacent_find(exchanged, std::not_equal_to()) != exchanged.end())
+      problem = fmt::format("some processes cannot see it: {}", is_it_one);
     return problem.empty() ? std::move(part) : nullptr;
   }
 
@@ -155,7 +157,7 @@ class SimulatedRunCheckpoints::Parts {
   std::unique_ptr<CheckpointWriter> part(std::int64_t number) const {
     if (divided_.self() != 0 && !below_.empty() && !is_there(below_))
       throw std::runtime_error(fmt::format("{} does not exist: {}", below_.string(), is_it_one));
-    return std::make_unique<CheckpointWriter>(own_part(number), own_identity(), below_);
+    return std::make_unique<CheckpointWriter>(own_part(number), identity(divided_.self()), below_);
   }
 
   // Writes the file that names the parts, and removes older parts. All parts are on the disk. `digest`: digest of this
@@ -182,38 +184,27 @@ class SimulatedRunCheckpoints::Parts {
   }
 
  private:
-  CheckpointIdentity identity(const std::string& process) const {
+  // `process`: the process of a part; nullopt: the identity is that of the file that names the parts.
+  CheckpointIdentity identity(std::optional<int> process) const {
     return checkpoint_identity(run_,
-                               {{"number of processes", fmt::format("{}", divided_.processes())}, {"process", process}},
-                               process == nobody);
+                               {{"number of processes", fmt::format("{}", divided_.processes())},
+                                {"process", process ? fmt::format("{}", *process) : "none"}},
+                               !process);
   }
-
-  CheckpointIdentity own_identity() const { return identity(fmt::format("{}", divided_.self())); }
 
   fs::path own_part(std::int64_t number) const { return part_of_checkpoint(file_, number, divided_.self()); }
 
   std::unique_ptr<CheckpointReader> find(std::int64_t& number) const {
-    CheckpointReader file(file_, identity(nobody));
+    CheckpointReader file(file_, identity({}));
     CheckpointParts common;
     StateArchive archive(file);
     archive(common);
     number = common.number;
     if (!is_there(own_part(number))) throw CheckpointFault("its part is missing");
-    auto reader = std::make_unique<CheckpointReader>(own_part(number), own_identity());
+    auto reader = std::make_unique<CheckpointReader>(own_part(number), identity(divided_.self()));
     if (reader->digest() != common.digests.at(static_cast<std::size_t>(divided_.self())))
       throw CheckpointFault("its part belongs to a different checkpoint");
     return reader;
-  }
-
-  // Returns why the processes cannot resume. Empty if they can, or if none of them finds a checkpoint (`number` 0).
-  std::string problem_of_all(std::int64_t number, const std::string& own) const {
-    const auto exchanged =
-        divided_.exchanged_numbers(divided_.all(), [&] { return with_text({static_cast<double>(number)}, own); });
-    const std::string problem = first_problem(exchanged, 1);
-    if (!problem.empty()) return problem;
-    const bool find_the_same =
-        std::ranges::all_of(exchanged, [&](const auto& of_one) { return of_one == exchanged.front(); });
-    return find_the_same ? "" : fmt::format("some processes cannot see it: {}", is_it_one);
   }
 
   // Only on process 0: writes the file that names the parts. Returns why it cannot, or an empty text.
@@ -225,7 +216,7 @@ class SimulatedRunCheckpoints::Parts {
                                         is_patient_ ? patience : std::chrono::seconds(0));
         if (!is_patient_) return fmt::format("process 0 cannot see the part of process {}: {}", process, is_it_one);
       }
-      writer.emplace(file_, identity(nobody), below_);
+      writer.emplace(file_, identity({}), below_);
       StateArchive archive(*writer);
       archive(common);
       writer->finish();
@@ -404,16 +395,17 @@ MpiRunCheckpoints::MpiRunCheckpoints(const Run& run, const CheckpointUse& use, c
   from_rank_0(session_, 0.0);
 }
 
-CheckpointIdentity MpiRunCheckpoints::identity(int rank) const {
+// `rank`: the rank of a part; nullopt: the identity is that of the file that names the parts.
+CheckpointIdentity MpiRunCheckpoints::identity(std::optional<int> rank) const {
   const RecordingPlan& plan = run_.recording;
   const std::string recording = fmt::format("trace {} to {} s or {} spans, durations {}, arrivals {}, samples {}",
                                             plan.trace, plan.trace_seconds.value_or(0), plan.trace_events,
                                             plan.records_durations(true), plan.arrivals, plan.samples);
   return checkpoint_identity(run_,
                              {{"number of ranks", fmt::format("{}", session_.size())},
-                              {"rank", rank == no_rank ? "none" : fmt::format("{}", rank)},
+                              {"rank", rank ? fmt::format("{}", *rank) : "none"},
                               {"recording", recording}},
-                             rank == no_rank);
+                             !rank);
 }
 
 // Returns the number of the checkpoint from which the run resumes; 0: it starts from the beginning.
@@ -424,13 +416,18 @@ std::int64_t MpiRunCheckpoints::open(Progress& progress) {
   std::string problem;
   try {
     if (!is_there(use_.file)) throw CheckpointFault(fmt::format("the file is missing: {}", is_it_one));
-    CheckpointReader reader(use_.file, identity(no_rank));
+    CheckpointReader reader(use_.file, identity({}));
     StateArchive archive(reader);
     archive(common, host_s_before_);
-    if (takes_part()) problem = open_part(common.number);
-    if (reader_ && reader_->digest() != common.digests.at(static_cast<std::size_t>(session_.rank())))
-      problem = "it belongs to a different checkpoint";
-    if (!problem.empty()) problem = fmt::format("the part of rank {}: {}", session_.rank(), problem);
+    const bool is_used = session_.rank() < run_.cluster.workers + run_.algorithm->traits().servers;
+    if (is_used) try {
+        if (!is_there(part_file(common.number))) throw CheckpointFault("it is missing");
+        reader_ = std::make_unique<CheckpointReader>(part_file(common.number), identity(session_.rank()));
+        if (reader_->digest() != common.digests.at(static_cast<std::size_t>(session_.rank())))
+          throw CheckpointFault("it belongs to a different checkpoint");
+      } catch (const CheckpointFault& fault) {
+        problem = fmt::format("the part of rank {}: {}", session_.rank(), fault.what());
+      }
   } catch (const std::exception& fault) {
     problem = fault.what();
     if (session_.rank() > 0) problem = fmt::format("rank {}: {}", session_.rank(), problem);
@@ -450,21 +447,6 @@ std::int64_t MpiRunCheckpoints::open(Progress& progress) {
   host_s_before_ = 0;
   if (session_.rank() == 0) report(use_, fmt::format("{}; the run starts from the beginning", *first));
   return 0;
-}
-
-std::string MpiRunCheckpoints::open_part(std::int64_t number) {
-  if (!is_there(part_file(number))) return "it is missing";
-  try {
-    reader_ = std::make_unique<CheckpointReader>(part_file(number), identity(session_.rank()));
-    return "";
-  } catch (const CheckpointFault& fault) {
-    return fault.what();
-  }
-}
-
-// Whether the method uses this rank.
-bool MpiRunCheckpoints::takes_part() const {
-  return session_.rank() < run_.cluster.workers + run_.algorithm->traits().servers;
 }
 
 fs::path MpiRunCheckpoints::part_file(std::int64_t number) const {
@@ -541,19 +523,16 @@ bool MpiRunCheckpoints::written(std::int64_t number, const std::vector<std::opti
   return true;
 }
 
+// If all parts are there, writes the file that names the parts, and then removes older parts. If the file cannot be
+// written, removes the new parts.
 void MpiRunCheckpoints::publish_if_there() {
   for (int rank = 0; rank < std::ssize(open_->digests); ++rank)
     if (!is_there(part_of_checkpoint(use_.file, open_->number, rank))) return;
-  publish(*std::exchange(open_, std::nullopt));
-}
-
-// Writes the file that names the parts, and then removes older parts. If the file cannot be written, removes the new
-// parts.
-void MpiRunCheckpoints::publish(CheckpointParts common) {
+  CheckpointParts common = *std::exchange(open_, std::nullopt);
   settle_published();
   double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
   publishing_ = common.number;
-  published_ = std::async(std::launch::async, [file = use_.file, below = use_.below, identity = identity(no_rank),
+  published_ = std::async(std::launch::async, [file = use_.file, below = use_.below, identity = identity({}),
                                                common = std::move(common), host_s, named = named_]() mutable {
     std::optional<CheckpointWriter> writer;
     try {

@@ -142,12 +142,9 @@ class MpiRunCheckpoints : public CheckpointStore {
   using HostClock = std::chrono::steady_clock;
 
   std::int64_t open(Progress& progress);
-  std::string open_part(std::int64_t number);
-  bool takes_part() const;
-  CheckpointIdentity identity(int rank) const;
+  CheckpointIdentity identity(std::optional<int> rank) const;
   std::filesystem::path part_file(std::int64_t number) const;  // this rank's part
   void publish_if_there();
-  void publish(CheckpointParts common);
   void settle_published();
   void wait_for_disk();
   void report_failure(const std::string& what);
