@@ -53,12 +53,12 @@ struct FoundRun {
 
 // Rules for which runs count in tables, claims, exports and the status. Figures use the same rules (plots/runs.py,
 // plots/comparison.py):
-// - A run whose directory is not named after its seed and hash is a fault, and so is a directory with a run's files and
-//   another kind of name, such as "seed=1-20c62185.bak". The message names this directory and the right one. Links and
-//   hidden directories are ignored.
+// - A run whose directory is not named after its seed and hash is a fault. A directory with a run's files and another
+//   kind of name, such as "seed=1-20c62185.bak", is one, too. The message names this directory and the right one. Links
+//   and hidden directories are ignored.
 // - Two runs with the same hash and swept values are a fault, since one is a copy. The message names both.
-// - Runs with the same hash and different numbers of swept values (a sweep, and later one of its points alone) count as
-//   one run, which is named by the most values.
+// - Runs with the same hash may have different numbers of swept values: a sweep was run, and later one of its points
+//   alone. They count as one run, which is named by the most values.
 // - If runs differ only in the version of the results, the newest one counts.
 
 // All finished runs at or below the directory, sorted by path. Excludes common phases of other runs. Excludes trials,

@@ -5,8 +5,8 @@
 //   one process, even on shared file systems.
 // - The owner changes the file in place every few seconds (`beat`). Other processes watch these changes by their own
 //   monotonic clocks, and never read clocks of other hosts.
-// - Another process may create the file of the next generation if the content has not changed for the owner's time-out,
-//   or if the owner was a process of this machine and no longer exists. This, too, succeeds for only one process.
+// - If the content does not change for the owner's time-out, another process may create the file of the next
+//   generation. It need not wait if the owner was a process of its machine and no longer exists. One process succeeds.
 // - No process changes another owner's file. A lease's files are removed only after the run is published, or when the
 //   owner of the last generation gives the lease back. So an owner that continues late notices the later generation.
 #pragma once

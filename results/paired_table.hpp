@@ -51,8 +51,8 @@ struct ComparisonMachine {
   double load = 0;  // mean number of ready processes over the previous minute
 };
 
-// Notes on keys to set, for runs whose micro-batches take different times on the two clusters (pace_note), or whose
-// communication under MPI takes another time than the declared [network] (network_note). Empty without such runs.
+// Notes on keys to set. pace_note: for runs whose micro-batches take different times on the two clusters. network_note:
+// for runs whose communication under MPI takes another time than the declared [network]. Empty without such runs.
 std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 std::string network_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
@@ -100,8 +100,8 @@ struct PairedRow {
   bool nobody_reached = false, other_missed = false;
 };
 
-// Compares every row with the row of the method `against` at the same point, unless it is a row of `against` itself or
-// there is no such row. A row without a common seed gets no measures. Rows compared with the same row share a horizon.
+// Compares every row of another method with the row of the method `against` at the same point, if there is one. A row
+// without a common seed gets no measures. Rows compared with the same row share a horizon.
 // Throws std::invalid_argument if `against` has no row or several that match, or no row has a common seed.
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
                                    std::span<const Measure* const> measures);
@@ -109,9 +109,9 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
 // Whether the difference is equal for all seeds up to rounding. Student's t does not apply to it.
 bool is_exact(const PairedDifference& found);
 
-// A cell contains the row's mean, and the mean difference with its 95 % interval, with * if it is significant, and with
-// "(exact)" instead of the interval if is_exact. For measures compared by ratios (S_eff, speed-up, bytes) a cell
-// contains only the mean ratio with its interval.
+// A cell contains the row's mean, and the mean difference with its 95 % interval. * marks a significant difference;
+// "(exact)" replaces the interval if is_exact. For measures compared by ratios (S_eff, speed-up, bytes) a cell contains
+// only the mean ratio with its interval.
 TextTable paired_table(std::span<const PairedRow> rows);
 
 // The difference in the displayed unit: "+0.10 [+0.02, +0.18]*" with * if it is significant, "+0.10 (exact)" or, for a

@@ -60,7 +60,7 @@ std::string failure_table(std::span<const RunSummary> runs, std::size_t width = 
 // One line for each finished run that has an overrun_warning.
 std::string overrun_warnings(std::span<const RunSummary> runs);
 
-// A note that messages of some of a table's rows do not wait for each other (network.contention = false), which favours
+// A note on the rows of a table whose messages do not wait for each other (network.contention = false). This favours
 // their methods over methods that only use collectives. Empty without such rows. `rows`: each row's label, and whether
 // it is one of these.
 std::string unshared_links_text(std::span<const std::pair<std::string, bool>> rows);

@@ -67,10 +67,10 @@ struct TrainingPlan {
 
 struct EvaluationPlan {
   Step every_steps{};  // a row of metrics.csv whenever this many steps have passed, and at the end
-  // Or a row at each multiple of this time on the cluster's clock (0: not by time). The row evaluates the first model
-  // that is published at or after the multiple, at that model's time. If workers have their own models, each
-  // contributes its model after its first step that ends at or after the multiple (ModelsByTime). Nothing is
-  // interpolated: if no model is published between two multiples, they share one row.
+  // If not 0, rows are by time instead: one for each multiple of this time on the cluster's clock. The row evaluates
+  // the first model that is published at or after the multiple, at that model's time. If workers have their own models,
+  // each contributes its model after its first step that ends at or after the multiple (ModelsByTime). If no model is
+  // published between two multiples, they share one row.
   Duration every_duration{};
   std::int64_t train_samples = 10000;
   std::optional<double> target_accuracy;  // a fraction, for the time to the target

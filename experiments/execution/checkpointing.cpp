@@ -239,8 +239,7 @@ class SimulatedRunCheckpoints::Parts {
   bool is_patient_ = true;  // whether all parts appeared the last time; if not, the next check does not wait for them
 };
 
-// Time-only simulations have no checkpoints, because replaying one takes as long as running it. Under MPI a replay
-// skips the waits.
+// Under MPI a replay skips the waits, so time-only runs have checkpoints, too.
 bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
 
 SimulatedRunCheckpoints::SimulatedRunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log,

@@ -1,9 +1,9 @@
 // Checkpoints of one run, on the simulated cluster and under MPI.
 //
-// The checkpoint of a simulated run contains the number of steps, the log of everything that the cluster returned to
-// programs, the evaluations, and live values (models and gradients that are still needed). A resumed run first replays
-// the log without the arithmetic (workers/training/checkpoint_log.hpp). This restores programs, clocks, rows and
-// counts. Time-only runs have no checkpoints, because a replay would take as long as the run.
+// The checkpoint of a simulated run contains the number of steps, the checkpoint log, the evaluations, and live values:
+// models and gradients that are still needed. A resumed run first replays the log without the arithmetic
+// (workers/training/checkpoint_log.hpp). This restores programs, clocks, rows and counts. Time-only runs have no
+// checkpoints, because a replay would take as long as the run.
 //
 // To write a checkpoint, the run waits until submitted tasks have ended and values are in a file. It does not wait
 // until the file is on the disk, unless several processes divide the run.

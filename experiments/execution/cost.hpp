@@ -33,8 +33,8 @@ std::optional<double> time_by_finished_runs(const Run& run, std::span<const Know
 // Estimates the run's time, in seconds, from the number of operations of gradients, evaluations and steps, and from the
 // number of simulated events. On usual processors the estimate is right within a factor of three. For sequences it is
 // too long, because each sequence counts with the longest length. `micro_batch_s`: measured time of a gradient on one
-// thread. Returns nullopt if the budget does not determine the number of steps, or, without a measured time, for a
-// user's module and for a device other than the processor.
+// thread. Returns nullopt if the budget does not determine the number of steps. Without a measured time, returns
+// nullopt for a user's module and for a device other than the processor.
 std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optional<double> micro_batch_s = {});
 
 // Estimates the bytes on the disk from the number of rows and files, within a factor of about two. Returns nullopt if

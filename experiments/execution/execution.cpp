@@ -269,10 +269,9 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
   return gathered;
 }
 
-// Counts the kinds of samples (classes, lengths) whose gradients go into the model, for recording.samples. In a
-// time-only run there are no gradients that name their micro-batches. So finished micro-batches are counted, provided
-// that they are as many as kept ones. There are no numbers if a server decides which micro-batches to keep, or if
-// finished micro-batches were dropped.
+// Counts the kinds of samples (classes, lengths) whose gradients go into the model, for recording.samples. A time-only
+// run has no gradients that name their micro-batches. So it counts finished micro-batches, and there are no counts if
+// finished micro-batches were dropped, or if a server decides which ones to keep.
 class KeptCounter {
  public:
   explicit KeptCounter(const Run& run) : run_(run) {
@@ -295,7 +294,7 @@ class KeptCounter {
         recent_[place_of(micro_batch)] = micro_batch.step.value() + 1;
     };
   }
-  // Counts finished micro-batches. Returns false if they are not as many as kept ones.
+  // Counts finished micro-batches. Returns false if some of them were not kept.
   bool add(const std::vector<MicroBatchTime>& durations, const RunTotals& totals) {
     if (std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}) != std::ssize(durations)) return false;
     for (const MicroBatchTime& time : durations) kinds_->add({time.worker, time.step, time.index}, kept_);
@@ -521,7 +520,7 @@ Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progr
   }
   if (backend.processes) {
     outcome.failure = backend.processes->close(outcome.failure);
-    // Any failure of one process but this mismatch makes the run fail on all processes.
+    // If a process has failed for any other reason, the run fails on all processes.
     const bool is_replay_mismatch = checkpoints && outcome.failure.find(of_replay_mismatch) != std::string::npos;
     replay_mismatch = is_replay_mismatch ? std::optional(outcome.failure) : std::nullopt;
   }
@@ -529,9 +528,9 @@ Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progr
     const std::string why = fmt::format("checkpoint {}: {}; the run starts from the beginning",
                                         checkpoints->file.string(), *replay_mismatch);
     if (!backend.together() || backend.together()->rank() == 0) standard_error.write(printable_lines(why) + "\n");
-    CheckpointUse anew = *checkpoints;
-    anew.resumes = false;
-    return execute(run, backend, progress, before_abort, &anew);
+    CheckpointUse from_the_beginning = *checkpoints;
+    from_the_beginning.resumes = false;
+    return execute(run, backend, progress, before_abort, &from_the_beginning);
   }
   outcome.end = std::chrono::system_clock::now();
   return outcome;

@@ -472,12 +472,12 @@ void print_line(const std::string& text) { standard_error.write(fmt::format("{}\
 //     its lease is free, or its owner has been lost  -> take the lease, check once more whether it is done, execute it,
 //                                                       and publish it if this process still has the lease
 //     another process has the lease                  -> look again later
-// Two processes never publish the same run: only one can take over a lease (results/lease.hpp), a process checks that
-// it still has the lease before it publishes, and publish_directory fails if the finished run already exists.
+// Two processes never publish the same run, because only one of them can take over a lease (results/lease.hpp). Before
+// a process publishes, it checks that it still has the lease. publish_directory fails if the finished run exists.
 class SharedRuns {
  public:
-  // Creates the folders through which processes find each other. Throws fs::filesystem_error. The arguments must outlive
-  // this object. `runs` gets the summary of each run that is done, whether or not it failed.
+  // Creates the folders through which processes find each other. Throws fs::filesystem_error. The arguments must
+  // outlive this object. `runs` gets the summary of each run that is done, whether or not it failed.
   SharedRuns(const Work& work, CommonPhases& phases, RunsSoFar& runs)
       : work_(work),
         phases_(phases),

@@ -72,15 +72,15 @@ class Tuner {
   // Records a trial's result. A setting with a trial without a value cannot be the best.
   void take(const Trial& trial, const std::string& status, const TrialValue& value);
 
-  // Call this when no trial is open. If a group's best setting has a number at an edge of its grid, extends the grid by
-  // the next number beyond that edge, in combination with all values of the other axes. Each grid grows at most
-  // plan.extensions times, and only by numbers that the file's keys allow. Returns false if no grid has grown.
+  // Call this when no trial is open. If a group's best setting has a number at an edge of its grid, adds the next
+  // number beyond that edge to this axis. Each grid grows at most plan.extensions times, and only by numbers that the
+  // file's keys allow. Returns false if no grid has grown.
   bool extend();
 
   // Returns the best setting of each group: the one with the best mean over seeds. If trials missed their target, means
-  // are restricted to a common horizon (results/statistics.hpp). Among equal means, the setting with more trials that
-  // reached the target is better, then the setting that missed it by less, then the first one in the grid. Leaves out
-  // groups without a setting whose trials all have a value.
+  // are restricted to a common horizon (results/statistics.hpp). If means are equal, the setting with more trials that
+  // reached the target is better. If these numbers are equal, too, the setting that missed the target by less is
+  // better, or else the first one in the grid. Leaves out groups without a setting whose trials all have a value.
   std::map<std::size_t, Setting> chosen() const;
 
   // Returns all trials with their results, by group.
