@@ -272,10 +272,6 @@ std::vector<CsvRow> read_csv(const fs::path& file) {
   return csv_rows(split_lines(*text), file);
 }
 
-bool is_finished_run(const CsvRow& row) {
-  return field(row, "status") == to_string(RunStatus::finished) && field(row, "clock") == "virtual";
-}
-
 // Whether the row has the run's method, seed and swept values.
 bool is_named_like(const CsvRow& row, const Run& run) {
   if (field(row, "method") != run.method || field(row, "seed") != std::to_string(run.seed)) return false;
@@ -291,7 +287,7 @@ bool is_named_like(const CsvRow& row, const Run& run) {
 const CsvRow* row_of(const std::vector<CsvRow>& table, const Run& run) {
   std::vector<const CsvRow*> named;
   for (const CsvRow& row : table) {
-    if (!is_finished_run(row)) continue;
+    if (field(row, "status") != to_string(RunStatus::finished) || field(row, "clock") != "virtual") continue;
     if (field(row, "hash") == run.hash) return &row;
     if (is_named_like(row, run)) named.push_back(&row);
   }

@@ -160,9 +160,7 @@ void Progress::show(const RunPosition& position) {
                   position.synchronisations);
   if (style_ == Style::lines)
     return note(fmt::format("{} {} of {}: {}: {}, {}", noun(), number_, runs_, label_with_seed(*run_), done, at));
-  const std::string text =
-      fmt::format("{} {}/{}: {}: {}, {}", noun(), number_, runs_, done, label_with_seed(*run_), at);
-  rewrite_line(text);
+  rewrite_line(fmt::format("{} {}/{}: {}: {}, {}", noun(), number_, runs_, done, label_with_seed(*run_), at));
 }
 
 std::string Progress::ended_text(const Run& run, const RunSummary& summary) const {

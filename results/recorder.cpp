@@ -74,7 +74,8 @@ std::vector<ModelStatePtr> models_of(const Publication& publication) {
 }
 
 std::string cell(std::optional<double> value) {
-  return value ? fmt::format("{}", without_sign_of_nan(*value)) : std::string{};
+  if (value && std::isnan(*value)) return "nan";  // never "-nan", because the sign depends on the machine
+  return value ? fmt::format("{}", *value) : "";
 }
 
 }  // namespace

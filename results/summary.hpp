@@ -272,11 +272,6 @@ void list_members(JsonMembers<AnyJson> members, Listed<FormulaTime, AnyJson>& fo
 Json json_with_errors(const FormulaTime& formula);  // with standard errors, for `predict --json`
 Json json_of_error(double error);                   // null if the time was not sampled
 
-// Clears the sign of a NaN, which depends on the machine. So NaN prints as "nan", never as "-nan".
-inline double without_sign_of_nan(double value) {
-  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
-}
-
 // nullopt for NaN, which marks a missing value: the accuracy of an objective that has none, or a validation loss
 // without validation samples.
 inline std::optional<double> unless_nan(double value) {

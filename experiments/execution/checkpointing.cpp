@@ -359,11 +359,8 @@ void SimulatedRunCheckpoints::write_if_due() {
 
 // Writes this process's checkpoint, or its part of one. Returns the digest.
 std::uint64_t SimulatedRunCheckpoints::write() {
-  std::shared_ptr<CheckpointWriter> writer;
-  if (parts_)
-    writer = parts_->part(log_.steps());
-  else
-    writer = std::make_shared<CheckpointWriter>(use_.file, own_identity(), use_.below);
+  const std::shared_ptr<CheckpointWriter> writer =
+      parts_ ? parts_->part(log_.steps()) : std::make_unique<CheckpointWriter>(use_.file, own_identity(), use_.below);
   double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
   Recorder::Evaluated evaluated = recorder_.evaluated();
   StateArchive archive(*writer);

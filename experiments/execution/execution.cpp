@@ -178,12 +178,6 @@ RunRecord make_record(const Run& run, const ExecutionBackend& backend) {
   return record;
 }
 
-void take_record(RunRecord& record, Outcome& outcome) {
-  if (record.spans) outcome.timeline = record.spans->finish(outcome.totals->end);
-  outcome.durations = std::move(record.durations);
-  if (record.arrivals) outcome.arrivals = in_order(std::move(*record.arrivals));
-}
-
 std::unique_ptr<Cluster> make_cluster(const Run& run, const ExecutionBackend& backend, Training& training,
                                       RunObserver* observer, RunRecord* record,
                                       std::function<void(const std::string&)> before_abort, CheckpointStore* store) {
@@ -240,7 +234,11 @@ void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& 
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
     if (checkpoints) checkpoints->check_end();
-    if (!backend.mpi || backend.mpi->rank() == 0) take_record(record, outcome);
+    if (!backend.mpi || backend.mpi->rank() == 0) {
+      if (record.spans) outcome.timeline = record.spans->finish(outcome.totals->end);
+      outcome.durations = std::move(record.durations);
+      if (record.arrivals) outcome.arrivals = in_order(std::move(*record.arrivals));
+    }
   } catch (const Interrupted&) {
     throw;
   } catch (const ReplayMismatch&) {

@@ -70,14 +70,15 @@ class GradientsOfSteps {
     kept_.resize(std::min(static_cast<std::size_t>(micro_batches), enough));
   }
 
-  // Releases the oldest gradient. Call it before each compute(), and do not time it: workers release gradients between
-  // steps.
-  void make_room() { kept_[next_] = {}; }
-
-  void compute(const MicroBatch& micro_batch) {
+  // Releases the oldest gradient and computes a new one. Returns the time of the computation alone, because workers
+  // release gradients between steps.
+  double compute(const MicroBatch& micro_batch, const std::function<double()>& now_s = wall_clock_s) {
+    kept_[next_] = {};
+    const double start_s = now_s();
     kept_[next_] = objective_.gradient(parameters_.data(), buffers_.empty() ? nullptr : buffers_.data(),
                                        std::span(&micro_batch, 1));
     next_ = (next_ + 1) % kept_.size();
+    return now_s() - start_s;
   }
 
  private:
@@ -95,7 +96,6 @@ std::function<void()> neighbour_of(const MicroBatchWork& work) {
     const auto objective = work.load();
     const auto gradients = std::make_shared<GradientsOfSteps>(*objective, work.seed, work.micro_batches);
     return [objective, gradients, step = std::int64_t{0}]() mutable {
-      gradients->make_room();
       gradients->compute({.worker = Rank{0}, .step = step++, .index = 0});
     };
   } catch (const Interrupted&) {
@@ -121,10 +121,8 @@ std::vector<std::jthread> start_neighbours(int count, const Objective& objective
     const auto compute = [&objective, &work, &micro_batches, first](const std::stop_token& is_over) {
       try {
         GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
-        for (std::size_t j = first; !is_over.stop_requested(); ++j) {
-          gradients.make_room();
+        for (std::size_t j = first; !is_over.stop_requested(); ++j)
           gradients.compute(micro_batches[j % micro_batches.size()]);
-        }
       } catch (const std::exception&) {  // an interruption, which also ends the measurement
       }
     };
@@ -227,10 +225,7 @@ double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& w
   const double begin_s = now_s();
   for (int i = 0; i < warm_up + most; ++i) {
     if (i >= warm_up + fewest && now_s() - begin_s > enough_s) break;
-    gradients.make_room();
-    const double start_s = now_s();
-    gradients.compute(micro_batches[static_cast<std::size_t>(i)]);
-    times.push_back(now_s() - start_s);
+    times.push_back(gradients.compute(micro_batches[static_cast<std::size_t>(i)], now_s));
   }
   times.erase(times.begin(), times.begin() + warm_up);
   return std::max(1.0, std::round(median(std::move(times)) * 1e9)) / 1e9;
@@ -250,10 +245,8 @@ LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& w
     if (round >= warm_up + fewest && now_s() - begin_s > enough_s) break;
     for (TimedMicroBatch& one : timed) {
       throw_if_interrupted();
-      gradients.make_room();
-      const double start_s = now_s();
-      gradients.compute(one.micro_batch);
-      if (round >= warm_up) one.times_s.push_back(now_s() - start_s);
+      const double time_s = gradients.compute(one.micro_batch, now_s);
+      if (round >= warm_up) one.times_s.push_back(time_s);
     }
   }
   std::vector<TimedLengths> points;

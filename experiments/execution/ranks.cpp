@@ -20,6 +20,7 @@
 #include "results/build_info.hpp"
 #include "results/found_runs.hpp"
 #include "results/summary.hpp"
+#include "results/text_table.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/cluster/calls.hpp"
 #include "workers/mpi/mpi_messages.hpp"
@@ -59,12 +60,6 @@ std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankReport>
   return grouped_by(text_of, std::views::iota(0, static_cast<int>(reports.size())));
 }
 
-std::string indented(const std::string& text) {
-  std::string result = "  ";
-  for (const char character : text) result += character == '\n' ? "\n  " : std::string(1, character);
-  return result;
-}
-
 std::string explain_faults(const std::vector<RankReport>& reports) {
   const auto groups = grouped(reports, [](const RankHandshake& handshake) { return handshake.fault; });
   if (groups.size() == 1) return groups.front().first;  // all ranks have the same fault
@@ -74,7 +69,7 @@ std::string explain_faults(const std::vector<RankReport>& reports) {
     if (fault.empty())
       rest = fmt::format("; {} found no fault", name_of(ranks, reports));
     else if (shown++ < most_lines)
-      text += fmt::format("{}:\n{}\n", name_of(ranks, reports), indented(fault));
+      text += fmt::format("{}:\n  {}\n", name_of(ranks, reports), fmt::join(split_lines(fault), "\n  "));
   }
   if (shown > most_lines) text += fmt::format("... and {} other faults of other ranks\n", shown - most_lines);
   return text + "nothing was run" + rest;

@@ -634,9 +634,9 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   if (first + 1 == all.size()) first = 0;
   const Rates steady = rates_between(all[first], last);
 
-  const double communicating = share_of({Activity::communicate}, totals);
-  const double computing = share_of({Activity::compute, Activity::discarded}, totals);
   SimulatedTime result;
+  result.communication_share = share_of({Activity::communicate}, totals);
+  result.computing_share = share_of({Activity::compute, Activity::discarded}, totals);
   result.longest_round_s = waypoints.longest_s;
   const double kept = sum_of(totals.kept);
   result.whole = has_ended(run, at_most, last, kept, totals);
@@ -652,8 +652,6 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
     result.step_time_s = end_s / steps;
     result.micro_batches_per_s = kept / end_s;
     result.drop_rate = drop_rate(totals, waypoints, end_s, 0);
-    result.communication_share = communicating;
-    result.computing_share = computing;
     result.rounds = static_cast<double>(waypoints.rows.size());
     result.bytes = static_cast<double>(totals.bytes.value());
     return result;
@@ -675,8 +673,8 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   result.bytes = last.bytes + rest_steps / settled_steps * (last.bytes - all[first].bytes);
   // Communication and computing take a constant time per step, while the time per step changes.
   const double slower = (last.time_s / last.step) / result.step_time_s;
-  result.communication_share = communicating * slower;
-  result.computing_share = computing * slower;
+  result.communication_share *= slower;
+  result.computing_share *= slower;
   return result;
 }
 
