@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "results/statistics.hpp"
 #include "workers/base/terminal_text.hpp"

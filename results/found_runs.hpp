@@ -92,10 +92,11 @@ RunsAndFaults read_runs(std::span<const std::filesystem::path> directories, cons
 // Pairs of a key and its elements, in the order of the keys' first appearances.
 template <typename Elements, typename KeyOf>
 auto grouped_by(const KeyOf& key_of, Elements&& elements) {
-  using Group = std::pair<std::string, std::vector<std::ranges::range_value_t<Elements>>>;
+  using Key = std::remove_cvref_t<decltype(key_of(*std::ranges::begin(elements)))>;
+  using Group = std::pair<Key, std::vector<std::ranges::range_value_t<Elements>>>;
   std::vector<Group> groups;
   for (const auto& element : elements) {
-    const std::string key = key_of(element);
+    const Key key = key_of(element);
     auto group = std::ranges::find(groups, key, &Group::first);
     if (group == groups.end()) group = groups.insert(groups.end(), {key, {}});
     group->second.push_back(element);

@@ -103,32 +103,19 @@ void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) 
 std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
   std::size_t names = 0;
   for (const ResultRow* row : rows) names = std::max(names, common_point(*row).size());
-  std::vector<PointRows> named;
-  std::map<KeyValues, std::size_t> known;
-  std::vector<const ResultRow*> unnamed;
-  for (const ResultRow* row : rows) {
-    const KeyValues point = common_point(*row);
-    if (point.size() < names) {
-      unnamed.push_back(row);
-      continue;
-    }
-    const auto [place, is_new] = known.emplace(point, named.size());
-    if (is_new) named.push_back({.point = point, .rows = {}});
-    named[place->second].rows.push_back(row);
-  }
+  const auto has_all_names = [names](const ResultRow* row) { return common_point(*row).size() == names; };
   std::vector<PointRows> places, beside;
-  for (PointRows& place : named) {
-    if (!has_twins(place.rows)) {
-      places.push_back(std::move(place));
-      continue;
-    }
+  for (const auto& [point, members] :
+       grouped_by([](const ResultRow* row) { return common_point(*row); }, rows | std::views::filter(has_all_names))) {
     std::vector<PointRows> parts;
-    for (const ResultRow* row : place.rows) add_by_configuration(parts, row);
-    if (parts.size() == 1) parts.front().point = place.point;
+    if (has_twins(members))
+      for (const ResultRow* row : members) add_by_configuration(parts, row);
+    if (parts.size() < 2) parts = {{.point = point, .rows = members}};
     std::ranges::move(parts, std::back_inserter(places));
   }
   const std::size_t with_names = places.size();
-  for (const ResultRow* row : unnamed) {
+  for (const ResultRow* row : rows) {
+    if (has_all_names(row)) continue;
     bool is_there = false;
     for (std::size_t i = 0; i < with_names; ++i)
       if (is_at_point_of(*row, *places[i].rows.front(), rows)) {
