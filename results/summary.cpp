@@ -43,25 +43,6 @@ std::vector<Account> accounts_of(const Json& worker_seconds) {
   return accounts;
 }
 
-using OptionalNumber = std::pair<const char*, std::optional<double> RunSummary::*>;
-
-constexpr std::array<OptionalNumber, 5> test_numbers{{{"final_test_accuracy", &RunSummary::final_test_accuracy},
-                                                      {"final_test_loss", &RunSummary::final_test_loss},
-                                                      {"best_test_accuracy", &RunSummary::best_test_accuracy},
-                                                      {"best_test_loss", &RunSummary::best_test_loss},
-                                                      {"final_train_loss", &RunSummary::final_train_loss}}};
-constexpr std::array<OptionalNumber, 4> validation_numbers{
-    {{"final_validation_accuracy", &RunSummary::final_validation_accuracy},
-     {"final_validation_loss", &RunSummary::final_validation_loss},
-     {"best_validation_accuracy", &RunSummary::best_validation_accuracy},
-     {"best_validation_loss", &RunSummary::best_validation_loss}}};
-constexpr std::array<OptionalNumber, 5> hessian_numbers{
-    {{"final_largest_eigenvalue", &RunSummary::final_largest_eigenvalue},
-     {"final_hessian_trace", &RunSummary::final_hessian_trace},
-     {"largest_eigenvalue_fall", &RunSummary::largest_eigenvalue_fall},
-     {"hessian_trace_fall", &RunSummary::hessian_trace_fall},
-     {"hessian_trace_log_change", &RunSummary::hessian_trace_log_change}}};
-
 RunStatus status_of(const std::string& name) {
   for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed})
     if (name == to_string(status)) return status;
@@ -383,9 +364,17 @@ void list_members(JsonMembers<AnyJson> members, Listed<RunSummary, AnyJson>& sum
   members("seed", summary.seed);
   members("hash", summary.hash);
   members("commit", summary.commit);
-  for (const auto& [key, value] : test_numbers) members(key, summary.*value);
-  if (members.has("final_validation_loss", summary.final_validation_loss.has_value()))
-    for (const auto& [key, value] : validation_numbers) members(key, summary.*value);
+  members("final_test_accuracy", summary.final_test_accuracy);
+  members("final_test_loss", summary.final_test_loss);
+  members("best_test_accuracy", summary.best_test_accuracy);
+  members("best_test_loss", summary.best_test_loss);
+  members("final_train_loss", summary.final_train_loss);
+  if (members.has("final_validation_loss", summary.final_validation_loss.has_value())) {
+    members("final_validation_accuracy", summary.final_validation_accuracy);
+    members("final_validation_loss", summary.final_validation_loss);
+    members("best_validation_accuracy", summary.best_validation_accuracy);
+    members("best_validation_loss", summary.best_validation_loss);
+  }
   members("end_time_s", summary.end_time_s);
   members("time_to_target", summary.time_to_target);
   members("steps", summary.steps);
@@ -418,7 +407,11 @@ void list_members(JsonMembers<AnyJson> members, Listed<RunSummary, AnyJson>& sum
     staleness("histogram", summary.staleness);
   }
   members.if_any("largest_period", summary.largest_period);
-  for (const auto& [key, value] : hessian_numbers) members.if_any(key, summary.*value);
+  members.if_any("final_largest_eigenvalue", summary.final_largest_eigenvalue);
+  members.if_any("final_hessian_trace", summary.final_hessian_trace);
+  members.if_any("largest_eigenvalue_fall", summary.largest_eigenvalue_fall);
+  members.if_any("hessian_trace_fall", summary.hessian_trace_fall);
+  members.if_any("hessian_trace_log_change", summary.hessian_trace_log_change);
   members.if_any("steps_by_batch", summary.steps_by_batch);
   members.if_any("mean_squared_gradient_norm", summary.mean_squared_gradient_norm);
   if (members.has("arrivals", !summary.arrivals.empty())) list_arrivals(members.in("arrivals"), summary.arrivals);
