@@ -597,10 +597,10 @@ void list_members(JsonMembers<AnyJson> members, Listed<JudgedClaims, AnyJson>& c
   members("experiment", claims.experiment);
   members("description", claims.description);
   members("runs", claims.runs);
-  members("commit", claims.at.commit);
-  members("processor", claims.at.processor);
-  members("cores", claims.at.cores);
-  members("time", claims.at.time);
+  members("commit", claims.commit);
+  members("processor", claims.processor);
+  members("cores", claims.cores);
+  members("time", claims.time);
   members("claims", claims.results);
   members.if_any("judged_runs", claims.judged_runs);
 }

@@ -137,19 +137,14 @@ std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points = 
 inline constexpr const char* claims_file = "claims.json";
 inline constexpr int claims_schema_version = 3;  // in 2, the mean was of the seeds' ratios, not of their logarithms
 
-// Where and when claims were judged.
-struct JudgedAt {
-  std::string commit;  // commit of the program
-  std::string processor;
-  int cores = 1;
-  std::string time;  // ISO 8601, UTC
-};
-
 struct JudgedClaims {
   std::string experiment;
   std::string description;
-  std::string runs{};  // digest of the hashes of the runs; experiment files with the same runs have the same one
-  JudgedAt at{};
+  std::string runs{};    // digest of the hashes of the runs; experiment files with the same runs have the same one
+  std::string commit{};  // commit of the program that judged the claims
+  std::string processor{};
+  int cores = 1;
+  std::string time{};                        // ISO 8601, UTC
   std::optional<std::size_t> judged_runs{};  // number of runs that existed then, if known
   std::vector<ClaimResult> results;
 };

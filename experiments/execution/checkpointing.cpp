@@ -343,7 +343,7 @@ void SimulatedRunCheckpoints::write_if_due() {
   std::uint64_t digest = 0;
   std::string problem;
   try {
-    wait_for_disk();
+    if (on_its_way_.valid()) on_its_way_.get();
     digest = write();
   } catch (const Interrupted&) {
     throw;
@@ -373,10 +373,6 @@ std::uint64_t SimulatedRunCheckpoints::write() {
   else
     on_its_way_ = std::async(std::launch::async, [writer] { writer->publish(); });
   return writer->digest();
-}
-
-void SimulatedRunCheckpoints::wait_for_disk() {
-  if (on_its_way_.valid()) on_its_way_.get();
 }
 
 MpiRunCheckpoints::MpiRunCheckpoints(const Run& run, const CheckpointUse& use, const MpiSession& session,

@@ -92,7 +92,6 @@ class SimulatedRunCheckpoints {
   bool due();
   void write_if_due();
   std::uint64_t write();
-  void wait_for_disk();
 
   const Run& run_;
   const CheckpointUse& use_;

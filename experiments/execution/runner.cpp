@@ -396,10 +396,10 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
   JudgedClaims judged{.experiment = experiment.name,
                       .description = experiment.description,
                       .runs = experiment.digest,
-                      .at = {.commit = build_info().commit + (build_info().dirty.value_or(false) ? ", changed" : ""),
-                             .processor = processor_name(),
-                             .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-                             .time = iso_time(std::chrono::system_clock::now())},
+                      .commit = build_info().commit + (build_info().dirty.value_or(false) ? ", changed" : ""),
+                      .processor = processor_name(),
+                      .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                      .time = iso_time(std::chrono::system_clock::now()),
                       .judged_runs = runs.size(),
                       .results = {}};
   for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
@@ -1077,7 +1077,7 @@ std::string judged_again_by_rows(const Experiment& experiment, JudgedClaims judg
   return scoreboard_text(std::span(&judged, 1), width) +
          fold_lines(
              fmt::format("\n{}: judged again by the rows in {}, which commit {} computed ({}); nothing was run\n",
-                         file.string(), table.string(), judged.at.commit, judged.at.time),
+                         file.string(), table.string(), judged.commit, judged.time),
              width);
 }
 
@@ -1093,10 +1093,9 @@ std::string accepted_claims(const Experiment& experiment, const std::filesystem:
   if (!judged || judged->runs != experiment.digest) return {};
   if (is_by_this_rule && std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim))
     return scoreboard_text(std::span(&*judged, 1), width) +
-           fold_lines(
-               fmt::format("\n{}: judged {} from the same runs (commit {}, {}, {} cores); nothing was run\n",
-                           file.string(), judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
-               width);
+           fold_lines(fmt::format("\n{}: judged {} from the same runs (commit {}, {}, {} cores); nothing was run\n",
+                                  file.string(), judged->time, judged->commit, judged->processor, judged->cores),
+                      width);
   return judged_again_by_rows(experiment, *judged, file, width);
 }
 

@@ -266,7 +266,7 @@ TEST_F(Claims, KeptFromBeforeSignFlipsHadASayAreShownAsJudgedByTheIntervalAlone)
   add("B", "8", {0.5, 0.51, 0.52, 0.53, 0.54, 0.55});
   Claim claim = ratio();
   claim.criterion = {.below = 0.8};
-  JudgedClaims today{.experiment = "e", .description = "", .at = {}, .results = {judged(claim)}};
+  JudgedClaims today{.experiment = "e", .description = "", .results = {judged(claim)}};
   const auto read = claims_from_json(to_json(today));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->results[0].points[0].sign_flip_p, today.results[0].points[0].sign_flip_p);
@@ -473,8 +473,7 @@ TEST_F(MissedTarget, LeavesSizesOpen) {
 }
 
 TEST_F(MissedTarget, IsShownAndReadBack) {
-  const JudgedClaims claims{
-      .experiment = "e", .description = "d", .at = {}, .results = {judged(Effect::ratio, {.below = 1.0})}};
+  const JudgedClaims claims{.experiment = "e", .description = "d", .results = {judged(Effect::ratio, {.below = 1.0})}};
   const auto read = claims_from_json(to_json(claims));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->results[0].points.at(0).restricted, claims.results[0].points[0].restricted);
