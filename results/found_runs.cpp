@@ -323,19 +323,12 @@ std::string name_of(const fs::path& directory) {
 FoundRun read_run(const fs::path& directory) {
   if (const std::string damage = damage_of(directory); !damage.empty())
     throw ResultsDirectoryFault(damage + "; the experiment's next start repeats the run");
-  const fs::path file = directory / "summary.json";
-  const auto text = read_file(file);
-  if (!text)
-    throw ResultsDirectoryFault(file.string() + ": is missing; if you copied the run, copy its whole directory");
-  std::optional<RunSummary> summary = summary_from_json(*text);
+  const fs::path file = directory / "summary.json", config = directory / "config.toml";
+  std::optional<RunSummary> summary = summary_from_json(read_file(file).value_or(""));
   if (!summary)
     throw ResultsDirectoryFault(
         fmt::format("{}: is not the summary of a run; the experiment's next start repeats the run", file.string()));
-  const fs::path config = directory / "config.toml";
-  const auto resolved = read_file(config);
-  if (!resolved)
-    throw ResultsDirectoryFault(config.string() + ": is missing; expected the run's resolved configuration");
-  auto [configuration, of_method] = used_configuration_of(*resolved, config.string());
+  auto [configuration, of_method] = used_configuration_of(read_file(config).value(), config.string());
   return {.directory = directory,
           .summary = std::move(*summary),
           .on_wall_clock = name_of(directory).find("-mpi") != std::string::npos,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <tuple>
 
@@ -139,15 +138,6 @@ class TunedExperiment {
   std::map<std::size_t, std::string> reasons_;  // by group: why the first trial without a value has no value
 };
 
-// Returns the summary, even of a failed run; nullopt if there is none, or if the run's files are damaged or unreadable.
-std::optional<RunSummary> ended_in(const std::filesystem::path& directory, const Run& run) {
-  try {
-    return damage_of(directory).empty() ? summary_of(directory, run) : std::nullopt;
-  } catch (const std::exception&) {
-    return {};
-  }
-}
-
 std::vector<std::vector<std::size_t>> places(const std::vector<VariedKey>& axes) {
   return combinations(axes, [](const VariedKey& axis) { return axis.values.size(); });
 }
@@ -202,7 +192,8 @@ TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& resul
   do {
     for (const Tuner::Trial& trial : tuner.open()) {
       so_far.trials.push_back(trial.run);
-      const auto summary = ended_in(run_directory(results_directory, trial.run, false), trial.run);
+      const auto directory = run_directory(results_directory, trial.run, false);
+      const auto summary = damage_of(directory).empty() ? summary_of(directory, trial.run) : std::nullopt;
       have_all_ended = have_all_ended && summary;
       if (summary) tuner.take(trial, to_string(summary->status), value_of_trial(*summary, experiment.tuning->measure));
     }
