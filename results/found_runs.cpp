@@ -775,31 +775,19 @@ bool is_part(const KeyValues& part, const KeyValues& whole) {
   return std::ranges::all_of(part, [&](const auto& value) { return std::ranges::find(whole, value) != whole.end(); });
 }
 
-// Swept keys and values that name points. A run made without the sweep, but at one of its points, gets that point's
-// names.
-class PointNames {
- public:
-  void add(const Group& group) {
-    std::vector<KeyValues>& known = of_configurations_[configuration(group)];
-    if (std::ranges::find(known, group.sweep) == known.end()) known.push_back(group.sweep);
-  }
+using GroupOfRun = std::pair<Group, const FoundRun*>;
 
-  // The names of the point of the sweep that matches the group; if none or several match, the group's own names.
-  KeyValues of(const Group& group) const {
-    std::vector<const KeyValues*> longer;
-    for (const KeyValues& other : of_configurations_.at(configuration(group)))
-      if (other.size() > group.sweep.size() && is_part(group.sweep, other)) longer.push_back(&other);
-    return longer.size() == 1 ? *longer.front() : group.sweep;
-  }
-
- private:
-  using Configuration = std::tuple<std::string, Leaves, Leaves>;
-  static Configuration configuration(const Group& group) {
-    return {group.row.method, group.of_method, group.row.point};
-  }
-
-  std::map<Configuration, std::vector<KeyValues>> of_configurations_{};
-};
+// The swept keys and values that name the group's point. A run made without the sweep, but at one of its points, gets
+// that point's names. If none or several points match, the group keeps its own names.
+KeyValues point_names(const Group& group, const std::vector<GroupOfRun>& all) {
+  std::set<KeyValues> longer;
+  for (const auto& [other, run] : all)
+    if (other.sweep.size() > group.sweep.size() && is_part(group.sweep, other.sweep) &&
+        other.row.method == group.row.method && other.of_method == group.of_method &&
+        other.row.point == group.row.point)
+      longer.insert(other.sweep);
+  return longer.size() == 1 ? *longer.begin() : group.sweep;
+}
 
 // The order of swept values: numbers by size, texts in the order of the sweep, or alphabetically if it is unknown.
 class SweepOrder {
@@ -930,8 +918,7 @@ std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
   std::vector<Keyed> members;
   for (const FoundRun& run : runs) members.emplace_back(run.summary.method, &run.configuration);
   const std::vector<std::string> varied = varied_keys(members);
-  std::vector<std::pair<Group, const FoundRun*>> of_runs;
-  PointNames names;
+  std::vector<GroupOfRun> of_runs;
   for (const FoundRun& run : runs) {
     if (run.summary.status != RunStatus::finished) continue;
     Group group{
@@ -944,13 +931,12 @@ std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
     for (const std::string& key : varied)
       if (const auto found = run.configuration.find(key); found != run.configuration.end())
         group.row.point.insert(*found);
-    names.add(group);
     of_runs.emplace_back(std::move(group), &run);
   }
   std::vector<Group> groups;
   std::map<decltype(std::declval<Group>().key()), std::size_t> places;
-  for (auto& [group, run] : of_runs) {
-    group.sweep = names.of(group);
+  for (auto [group, run] : of_runs) {  // a copy, because point_names needs the sweeps as they were
+    group.sweep = point_names(group, of_runs);
     if (group.sweep != run->summary.sweep)
       group.point_index = std::numeric_limits<std::size_t>::max();  // the run comes from another file
     group.row.label = run_label(group.row.method, group.sweep);
