@@ -91,7 +91,7 @@ class Mindflayer : public Algorithm {
     const MindflayerOptions::Trials& own = options_.of(worker.rank());
     while (worker.receive_model())
       for (int trial = 0; trial < own.count; ++trial)
-        if (!make_trial(worker, Deadline::until_message_or(later(worker.now(), own.limit)))) break;
+        if (!make_trial(worker, Deadline::until_message(later(worker.now(), own.limit)))) break;
   }
 
   void serve(Server& server) const override {
@@ -161,7 +161,7 @@ class ClippingRennala : public FreshGradients {
 
   void run(Worker& worker) const override {
     while (worker.receive_model())
-      while (make_trial(worker, Deadline::until_message_or(later(worker.now(), options_.limit)))) continue;
+      while (make_trial(worker, Deadline::until_message(later(worker.now(), options_.limit)))) continue;
   }
 
   void serve(Server& server) const override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -43,7 +44,13 @@ void round_all(double declared_s, std::span<const double> added_s, std::span<Dur
 
 constexpr std::size_t most_at_once = 512;
 
-bool positive(double value) { return value > 0 && std::isfinite(value); }
+bool is_positive(double value) { return value > 0 && std::isfinite(value); }
+
+// Whether none is null and each has a random stream of its own, from `first_stream` on.
+bool are_usable(std::span<const std::shared_ptr<const DelayProcess>> delays, std::size_t first_stream = 0) {
+  return first_stream + delays.size() <= std::numeric_limits<std::uint8_t>::max() &&
+         std::ranges::find(delays, nullptr) == delays.end();
+}
 
 constexpr std::int64_t most_looked_at = 200'000;  // micro-batches
 
@@ -149,29 +156,15 @@ Duration sum_of(std::span<const Duration> durations) {
 ComputeTime::ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
                          std::vector<std::shared_ptr<const DelayProcess>> delays)
     : seed_(seed), base_s_(base_s), worker_factors_(std::move(worker_factors)), delays_(std::move(delays)) {
-  if (!positive(base_s_))
-    throw std::invalid_argument("a micro-batch must take more than 0 s, found " + std::to_string(base_s_));
-  check();
+  assert(is_positive(base_s_) && std::ranges::all_of(worker_factors_, is_positive) && are_usable(delays_));
 }
 
 ComputeTime::ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess> base,
                          std::vector<double> worker_factors, std::vector<std::shared_ptr<const DelayProcess>> delays)
-    : seed_(seed),
-      base_s_(0),
-      base_(std::move(base)),
-      worker_factors_(std::move(worker_factors)),
-      delays_(std::move(delays)) {
-  if (!base_) throw std::invalid_argument("there is no process of base times");
-  check();
-}
-
-void ComputeTime::check() const {
-  for (const double factor : worker_factors_)
-    if (!positive(factor))
-      throw std::invalid_argument("a worker's factor must be greater than 0, found " + std::to_string(factor));
-  if (delays_.size() > std::numeric_limits<std::uint8_t>::max())
-    throw std::invalid_argument("at most 255 delays can be added up, found " + std::to_string(delays_.size()));
-  if (std::ranges::find(delays_, nullptr) != delays_.end()) throw std::invalid_argument("a delay in the list is null");
+    : ComputeTime(seed, 1, std::move(worker_factors), std::move(delays)) {
+  assert(base);
+  base_s_ = 0;
+  base_ = std::move(base);
 }
 
 void ComputeTime::durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const {
@@ -304,13 +297,8 @@ std::shared_ptr<const DelayProcess> content_time(const ContentCost& cost, std::s
 
 Pauses::Pauses(std::uint64_t seed, double trailing_s, std::vector<std::shared_ptr<const DelayProcess>> sleeps,
                std::size_t first_stream)
-    : seed_(seed), sleeps_(std::move(sleeps)), first_stream_(first_stream) {
-  if (!std::isfinite(trailing_s) || trailing_s < 0)
-    throw std::invalid_argument("trailing work must take at least 0 s, found " + std::to_string(trailing_s));
-  if (first_stream_ + sleeps_.size() > std::numeric_limits<std::uint8_t>::max())
-    throw std::invalid_argument("at most 255 delays can be added up");
-  if (std::ranges::find(sleeps_, nullptr) != sleeps_.end()) throw std::invalid_argument("a sleep in the list is null");
-  trailing_ = from_seconds(trailing_s);
+    : seed_(seed), trailing_(from_seconds(trailing_s)), sleeps_(std::move(sleeps)), first_stream_(first_stream) {
+  assert(are_usable(sleeps_, first_stream_));
 }
 
 Duration Pauses::sleep(Rank worker, Step step, std::uint32_t index) const {

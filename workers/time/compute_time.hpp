@@ -69,7 +69,7 @@ Duration sum_of(std::span<const Duration> durations);
 class ComputeTime {
  public:
   // Requirements: base_s > 0; worker_factors: empty (all 1) or one per worker, each > 0; delays: at most 255, none
-  // null, and delay i draws from stream i. Throws std::invalid_argument if they are not met.
+  // null. Delay i draws from stream i.
   ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
   // With base times from a process, such as a trace, which must not be null.
@@ -119,7 +119,6 @@ class ComputeTime {
   bool has_finite_mean() const;
 
  private:
-  void check() const;
   double declared(Rank worker) const { return base_s_ * factor(worker); }  // without delays; 0 if base_ exists
   RandomStream stream(std::size_t position, Rank worker, Step step) const {
     return {seed_, Purpose::delay, static_cast<std::uint8_t>(position), worker, step};
@@ -183,8 +182,7 @@ inline constexpr int most_workers = 1 << 24;  // more than any machine can simul
 // Units:   seconds outside, integer nanoseconds inside.
 class Pauses {
  public:
-  // Requirements: trailing_s >= 0 and finite; sleeps: none null, and sleep i draws from stream first_stream + i, at
-  // most 255. Throws std::invalid_argument if they are not met.
+  // Requirements: trailing_s >= 0; sleeps: none null. Sleep i draws from stream first_stream + i, which is below 255.
   Pauses(std::uint64_t seed, double trailing_s, std::vector<std::shared_ptr<const DelayProcess>> sleeps,
          std::size_t first_stream = 0);
 
@@ -227,14 +225,9 @@ enum class Preempt {
 struct Deadline {
   Deadline(Time at = never, Preempt preempt = Preempt::discard, double forward_share = 1.0 / 3)  // NOLINT
       : at(at), preempt(preempt), forward_share(forward_share) {}
-  // Stops work when a message arrives, or now if one has already arrived. Servers use it to cancel late work.
-  static Deadline until_message() {
-    Deadline deadline;
-    deadline.at_message = true;
-    return deadline;
-  }
-  // Stops work when a message arrives, or at time `at` if that is earlier.
-  static Deadline until_message_or(Time at) {
+  // Stops work when a message arrives, or now if one has already arrived, but not later than `at`. Servers use it to
+  // cancel late work.
+  static Deadline until_message(Time at = never) {
     Deadline deadline(at);
     deadline.at_message = true;
     return deadline;
