@@ -390,21 +390,6 @@ TEST(Outages, TheRecordingOfTheProgramHasItsPublishedCounts) {
   EXPECT_NEAR(down_s / day_s / 400 / 348, 0.023, 0.0005);
 }
 
-TEST(Outages, MustHaveADuration) {
-  EXPECT_THROW(OutagePlan(1, {scheduled(0, 0)}), std::invalid_argument);
-  EXPECT_THROW(OutagePlan(1, {scheduled(-1, 5)}), std::invalid_argument);
-  EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{0, 1}}}), std::invalid_argument);
-  EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{1, INFINITY}}}), std::invalid_argument);
-  EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{1, 0}}}), std::invalid_argument);
-}
-
-// Each entry has its own random stream, and the stream's number has eight bits.
-TEST(Outages, AreOfNoMoreEntriesThanThereAreStreams) {
-  const OutageEntry random{.workers = {}, .when = RandomOutages{10, 1}};
-  EXPECT_NO_THROW(OutagePlan(1, std::vector(255, random)));
-  EXPECT_THROW(OutagePlan(1, std::vector(256, random)), std::invalid_argument);
-}
-
 // Faults of a job of three workers, and its down time nanosecond by nanosecond: a second implementation of JobOutages.
 std::vector<bool> job_down(const std::vector<OutageEntry>& faults, const JobRestart& restart, std::int64_t end) {
   enum class Phase { runs, saves, restarts };

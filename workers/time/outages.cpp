@@ -4,8 +4,7 @@
 
 #include <algorithm>
 #include <boost/math/distributions/exponential.hpp>
-#include <cmath>
-#include <stdexcept>
+#include <cassert>
 #include <utility>
 
 #include "workers/time/trace.hpp"
@@ -18,21 +17,6 @@ namespace {
 Duration exponential_time(const RandomStream& stream, std::uint32_t index, double mean_s) {
   const boost::math::exponential_distribution<double> law(1 / mean_s);
   return std::max(from_seconds(quantile(complement(law, stream.uniform(index)))), Duration{1});
-}
-
-void check(const OutageEntry& entry) {
-  const auto positive = [](double value) { return value > 0 && std::isfinite(value); };
-  const bool right = std::visit(
-      [&](const auto& when) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(when)>, ScheduledOutage>)
-          return when.at >= Duration{} && when.duration > Duration{};
-        else if constexpr (std::is_same_v<std::decay_t<decltype(when)>, RecordedOutages>)
-          return when.recording && positive(when.time_scale);
-        else
-          return positive(when.mean_time_between_s) && positive(when.mean_duration_s);
-      },
-      entry.when);
-  if (!right) throw std::invalid_argument("an outage needs a duration above 0 and a time of at least 0");
 }
 
 // end_of_micro_batch() for the rest of a micro-batch of which `worked` is done. With Preempt::microbatch it finishes
@@ -55,7 +39,7 @@ int node_of(const RecordedOutages& recorded, std::size_t place, RandomStream str
   return static_cast<int>(permutation(stream, static_cast<std::size_t>(recorded.node_count)).at(place));
 }
 
-// The outages of one node, the latest first. Faults beyond the clock's range stay in the list: no worker reaches them.
+// The outages of one node, in order of time. Faults beyond the clock's range stay in the list: no worker reaches them.
 std::vector<Outage> recorded_outages(const RecordedOutages& recorded, int node, bool loses_state) {
   std::vector<Outage> outages;
   for (const auto& [start_s, duration_s] : recorded.recording->of(node)) {
@@ -63,8 +47,24 @@ std::vector<Outage> recorded_outages(const RecordedOutages& recorded, int node, 
     const Time end = later(begin, std::max(from_seconds(duration_s * recorded.time_scale), Duration{1}));
     outages.push_back({begin, end, loses_state});
   }
-  std::ranges::reverse(outages);
   return outages;
+}
+
+std::function<Outage()> one_by_one(std::vector<Outage> outages) {
+  return [all = std::make_shared<const std::vector<Outage>>(std::move(outages)), taken = std::size_t{0}]() mutable {
+    return taken < all->size() ? (*all)[taken++] : Outage{};
+  };
+}
+
+// The stream's step is the number of the last outage, at first -1. Number 0 of the stream is the time up before the
+// outage, number 1 the outage's length.
+std::function<Outage()> random_outages(const RandomOutages& means, RandomStream stream, bool loses_state) {
+  return [=, last = Outage{start_time, start_time, loses_state}]() mutable {
+    ++stream.step;
+    last.begin = later(last.end, exponential_time(stream, 0, means.mean_time_between_s));
+    last.end = later(last.begin, exponential_time(stream, 1, means.mean_duration_s));
+    return last;
+  };
 }
 
 bool concerns(const OutageEntry& entry, Rank worker) {
@@ -205,44 +205,36 @@ OutagePlan::OutagePlan(const OutagePlan& faults, const JobRestart& restart, int 
 
 OutagePlan::OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries)
     : seed_(seed), entries_(std::move(entries)) {
-  if (entries_.size() > most_entries) throw std::invalid_argument("there are too many entries of outages; at most 255");
-  for (const OutageEntry& entry : entries_) check(entry);
+  assert(entries_.size() <= most_entries);
 }
 
 WorkerOutages OutagePlan::of(Rank worker) const {
   WorkerOutages result;
   result.worker_ = worker;
+  const auto add = [&](std::function<Outage()> draw) { result.sources_.push_back({.draw = std::move(draw)}); };
   if (job_) {
-    WorkerOutages::Source source;
-    source.job = job_;
-    source.advance();
-    result.sources_.push_back(source);
+    add([job = job_, taken = std::size_t{0}]() mutable { return job->at(taken++); });
     return result;
   }
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const OutageEntry& entry = entries_[i];
     if (!concerns(entry, worker)) continue;
-    WorkerOutages::Source source;
-    source.stream = {.seed = seed_,
-                     .purpose = Purpose::outage,
-                     .stream = static_cast<std::uint8_t>(i),
-                     .worker = worker,
-                     .step = Step{-1}};
+    const RandomStream stream{.seed = seed_,
+                              .purpose = Purpose::outage,
+                              .stream = static_cast<std::uint8_t>(i),
+                              .worker = worker,
+                              .step = Step{-1}};
     if (const auto* scheduled = std::get_if<ScheduledOutage>(&entry.when)) {
       const Time begin = later(start_time, scheduled->at);
-      source.following.push_back({begin, later(begin, scheduled->duration), entry.loses_state});
+      add(one_by_one({{begin, later(begin, scheduled->duration), entry.loses_state}}));
     } else if (const auto* recorded = std::get_if<RecordedOutages>(&entry.when)) {
       const auto own = std::ranges::find(entry.workers, worker);
       const auto place = entry.workers.empty() ? worker.value : own - entry.workers.begin();
-      source.following = recorded_outages(*recorded, node_of(*recorded, static_cast<std::size_t>(place), source.stream),
-                                          entry.loses_state);
+      add(one_by_one(
+          recorded_outages(*recorded, node_of(*recorded, static_cast<std::size_t>(place), stream), entry.loses_state)));
     } else {
-      source.is_random = true;
-      source.means = std::get<RandomOutages>(entry.when);
-      source.next = {start_time, start_time, entry.loses_state};
+      add(random_outages(std::get<RandomOutages>(entry.when), stream, entry.loses_state));
     }
-    source.advance();
-    result.sources_.push_back(std::move(source));
   }
   return result;
 }
@@ -250,23 +242,6 @@ WorkerOutages OutagePlan::of(Rank worker) const {
 bool OutagePlan::loses_state(Rank worker) const {
   return !job_ && std::ranges::any_of(
                       entries_, [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
-}
-
-// The stream's step is the outage's number. Number 0 of the stream is the time up before the outage, number 1 the
-// outage's length.
-void WorkerOutages::Source::advance() {
-  if (job) {
-    next = job->at(taken++);
-    return;
-  }
-  if (!is_random) {
-    next = following.empty() ? Outage{} : following.back();
-    if (!following.empty()) following.pop_back();
-    return;
-  }
-  ++stream.step;
-  next.begin = later(next.end, exponential_time(stream, 0, means.mean_time_between_s));
-  next.end = later(next.begin, exponential_time(stream, 1, means.mean_duration_s));
 }
 
 const Outage& WorkerOutages::next(Time time) {
@@ -280,10 +255,8 @@ const Outage& WorkerOutages::next(Time time) {
 void WorkerOutages::give_up() const {
   throw RunFailure(
       fmt::format("worker {} at {:.6f} s: it had {} outages within one micro-batch, or between two; increase "
-                  "mean_time_between_s in "
-                  "[[outages]], or bound the delays: a Pareto distribution with a shape of at most about 1, for "
-                  "example, gives some "
-                  "delays longer than any run",
+                  "mean_time_between_s in [[outages]], or bound the delays: a Pareto distribution with a shape of at "
+                  "most about 1, for example, gives some delays longer than any run",
                   worker_.value, to_seconds(current_.begin), most_met));
 }
 
@@ -296,12 +269,11 @@ void WorkerOutages::advance() {
     current_ = {};
     return;
   }
-  current_ = source->next;
-  source->advance();
+  current_ = std::exchange(source->next, source->draw());
   for (source = earliest(); source->next.begin != never && source->next.begin <= current_.end; source = earliest()) {
     current_.end = std::max(current_.end, source->next.end);
     current_.loses_state |= source->next.loses_state;
-    source->advance();
+    source->next = source->draw();
   }
 }
 

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -112,15 +113,10 @@ class WorkerOutages {
 
  private:
   friend class OutagePlan;
+  // The outages of one entry, or of the job.
   struct Source {
-    RandomStream stream{};
-    RandomOutages means{};
-    Outage next{};
-    std::vector<Outage> following{};    // the outages after `next`, the latest first, if not random and not of a job
-    std::shared_ptr<JobOutages> job{};  // set: `next` is the job's outage number `taken` - 1
-    std::size_t taken = 0;
-    bool is_random = false;
-    void advance();
+    std::function<Outage()> draw;  // returns one outage after another; a default Outage after the last one
+    Outage next = draw();
   };
   void advance();
 
@@ -133,7 +129,6 @@ class OutagePlan {
  public:
   static constexpr std::size_t most_entries = 255;  // each has its own random stream
 
-  // Throws std::invalid_argument for values out of range.
   OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries);
   // The same outages as faults of a job of `workers` workers that restarts.
   OutagePlan(const OutagePlan& faults, const JobRestart& restart, int workers);
