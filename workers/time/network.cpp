@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -76,12 +77,6 @@ class FixedNetwork final : public NetworkModel {
   Duration latency_;
 };
 
-Link checked(const Link& link) {
-  if (!(link.latency_s >= 0)) throw std::invalid_argument("a latency must be at least 0 s");
-  if (!(link.bandwidth_bytes_per_s > 0)) throw std::invalid_argument("a bandwidth must be greater than 0 bytes/s");
-  return link;
-}
-
 // Returns the worse latency and the worse bandwidth of two links that one transfer passes.
 Link slower(const Link& a, const Link& b) {
   return {std::max(a.latency_s, b.latency_s), std::min(a.bandwidth_bytes_per_s, b.bandwidth_bytes_per_s)};
@@ -96,39 +91,35 @@ class LinkedNetwork : public NetworkModel {
  public:
   // `server_alone`: default link of a server that is outside of groups.
   LinkedNetwork(const Link& usual, const Link& server_alone, const LinkOptions& options)
-      : workers_(options.workers),
-        group_size_(options.group_size),
-        usual_(checked(usual)),
-        uplink_(group_size_ > 0 ? checked(options.uplink) : Link{}),
-        server_(checked(options.server.value_or(usual))),
-        server_alone_(checked(options.server.value_or(server_alone))),
-        overlap_(options.overlap),
-        contention_(options.contention) {
+      : options_(options),
+        usual_(usual),
+        server_(options.server.value_or(usual)),
+        server_alone_(options.server.value_or(server_alone)),
+        slowest_(usual) {
     for (const auto& [worker, link] : options.own) {
       const auto index = static_cast<std::size_t>(worker.value);
-      if (own_.size() <= index) own_.resize(index + 1, usual_);
-      own_[index] = checked(link);
+      if (own_.size() <= index) own_.resize(index + 1, usual);
+      own_[index] = link;
+      slowest_ = slower(slowest_, link);
     }
-    slowest_ = usual_;
-    for (const Link& link : own_) slowest_ = slower(slowest_, link);
   }
 
   Duration collective(const CollectiveCall& call) const override {
     return from_seconds(call.members == 1 ? 0 : collective_s(call));
   }
   Duration message(const MessageCall& call) const override {
-    return contention_ ? length_of(way_of(call)) : from_seconds(whole_way(call).message_s(call.payload));
+    return options_.contention ? length_of(way_of(call)) : from_seconds(whole_way(call).message_s(call.payload));
   }
-  bool has_shared_links() const override { return contention_; }
-  bool has_unshared_links() const override { return !contention_; }
-  int group_size() const override { return group_size_; }
-  std::optional<Overlap> overlap() const override { return overlap_; }
-  Route route(const MessageCall& call) const override { return contention_ ? way_of(call) : Route(); }
+  bool has_shared_links() const override { return options_.contention; }
+  bool has_unshared_links() const override { return !options_.contention; }
+  int group_size() const override { return options_.group_size; }
+  std::optional<Overlap> overlap() const override { return options_.overlap; }
+  Route route(const MessageCall& call) const override { return options_.contention ? way_of(call) : Route(); }
 
   // The members' links are occupied for the transfer time; the latencies follow.
   Route route(const CollectiveCall& call) const override {
     Route route;
-    if (call.members == 1 || !contention_) return route;
+    if (call.members == 1 || !options_.contention) return route;
     CollectiveCall of_nothing = call;
     of_nothing.payload = Bytes{0};
     const Duration latency = collective(of_nothing);
@@ -153,16 +144,17 @@ class LinkedNetwork : public NetworkModel {
 
   // The groups of a collective's members; one group if the model has none.
   Groups groups_of(const CollectiveCall& call) const {
-    if (group_size_ == 0) return {};
-    const int first = call.first.value / group_size_, last = (call.first.value + call.members - 1) / group_size_;
+    if (options_.group_size == 0) return {};
+    const int first = call.first.value / options_.group_size,
+              last = (call.first.value + call.members - 1) / options_.group_size;
     return {first, last - first + 1};
   }
   // The number of members in the group that has most of them.
   int fullest(const CollectiveCall& call) const {
     const auto [first, groups] = groups_of(call);
     if (groups == 1) return call.members;
-    if (groups > 2) return group_size_;
-    const int in_first = (first + 1) * group_size_ - call.first.value;
+    if (groups > 2) return options_.group_size;
+    const int in_first = (first + 1) * options_.group_size - call.first.value;
     return std::max(in_first, call.members - in_first);
   }
   // Returns the slowest own link of the members.
@@ -184,17 +176,14 @@ class LinkedNetwork : public NetworkModel {
     Route route;
     route.add(out);
     if (ends.from_group != ends.to_group) {
-      if (ends.from_group >= 0) route.add(uplink_hop(way_out(ends.from_group), transfer(uplink_)));
-      if (ends.to_group >= 0) route.add(uplink_hop(way_in(ends.to_group), transfer(uplink_)));
+      if (ends.from_group >= 0) route.add(uplink_hop(way_out(ends.from_group), transfer(options_.uplink)));
+      if (ends.to_group >= 0) route.add(uplink_hop(way_in(ends.to_group), transfer(options_.uplink)));
     }
     route.add(own_hop(way_in(call.to.value), transfer(ends.to_link)));
     return route;
   }
 
-  int workers_;
-  int group_size_;  // 0: no groups
-  Link usual_;
-  Link uplink_;
+  LinkOptions options_;
 
  private:
   struct Ends {
@@ -206,35 +195,34 @@ class LinkedNetwork : public NetworkModel {
     const int from = group_of(call.from, call.regions), to = group_of(call.to, call.regions);
     const Link &first = link_of(call.from, from), &last = link_of(call.to, to);
     double latency_s = std::max(first.latency_s, last.latency_s);
-    if (from != to) latency_s = std::max(latency_s, uplink_.latency_s);
+    if (from != to) latency_s = std::max(latency_s, options_.uplink.latency_s);
     return {from, to, first, last, latency_s};
   }
   // All links of a message's route combined into one.
   Link whole_way(const MessageCall& call) const {
     const Ends ends = ends_of(call);
     const Link both = slower(ends.from_link, ends.to_link);
-    return ends.from_group == ends.to_group ? both : slower(both, uplink_);
+    return ends.from_group == ends.to_group ? both : slower(both, options_.uplink);
   }
   // The group of a participant; below 0: a server outside of groups. Without groups all participants are in group 0.
   int group_of(Rank rank, int regions) const {
-    if (group_size_ == 0) return 0;
-    const int server = rank.value - workers_;
-    if (server < 0) return rank.value / group_size_;
-    if (regions > 0 && server > 0) return (server - 1) * (workers_ / regions) / group_size_;
+    if (options_.group_size == 0) return 0;
+    const int server = rank.value - options_.workers;
+    if (server < 0) return rank.value / options_.group_size;
+    if (regions > 0 && server > 0) return (server - 1) * (options_.workers / regions) / options_.group_size;
     return -1 - server;
   }
   const Link& link_of(Rank rank, int group) const {
-    if (rank.value >= workers_) return group < 0 ? server_alone_ : server_;
+    if (rank.value >= options_.workers) return group < 0 ? server_alone_ : server_;
     const auto index = static_cast<std::size_t>(rank.value);
     return index < own_.size() ? own_[index] : usual_;
   }
 
+  Link usual_;
   Link server_;
   Link server_alone_;      // outside of groups
   std::vector<Link> own_;  // by worker, up to the last one with its own link; empty: no worker has one
   Link slowest_;           // slowest of all workers' links
-  std::optional<Overlap> overlap_;
-  bool contention_;
 };
 
 using Shape = CollectiveShape;
@@ -251,13 +239,13 @@ class FlatNetwork final : public LinkedNetwork {
   double collective_s(const CollectiveCall& call) const override {
     const Link own = slowest_of(call);
     if (groups_of(call).count == 1) return flat_s(shape_, own, call.operation, call.members, call.payload);
-    const Link both = slower(own, uplink_);
+    const Link both = slower(own, options_.uplink);
     const double s = flat_s(shape_, both, call.operation, call.members, call.payload);
     if (call.operation != Operation::all_to_all) return s;
     // One uplink carries everything that a group's members send to other groups.
     const double inside = fullest(call), members = call.members;
     return std::max(s, flat_s(shape_, both, call.operation, call.members, Bytes{0}) +
-                           inside * (members - inside) / members * uplink_.transfer_s(call.payload));
+                           inside * (members - inside) / members * options_.uplink.transfer_s(call.payload));
   }
 
   Shape shape_;
@@ -267,7 +255,7 @@ class TwoLevelNetwork final : public LinkedNetwork {
  public:
   TwoLevelNetwork(const Link& inside, Shape leaders, const LinkOptions& options)
       : LinkedNetwork(inside, options.uplink, options), leaders_(leaders) {
-    if (group_size_ < 1) throw std::invalid_argument("a group must have at least one worker");
+    assert(options.group_size >= 1);
   }
 
  private:
@@ -276,7 +264,9 @@ class TwoLevelNetwork final : public LinkedNetwork {
     const int groups = groups_of(call).count;
     const int of_fullest = fullest(call);
     const int rounds = doubling_rounds(of_fullest);
-    const auto leaders_s = [&](Bytes payload) { return flat_s(leaders_, uplink_, call.operation, groups, payload); };
+    const auto leaders_s = [&](Bytes payload) {
+      return flat_s(leaders_, options_.uplink, call.operation, groups, payload);
+    };
     if (call.operation == Operation::all_to_all) {
       const double one_way_s = rounds * inside.latency_s + (of_fullest - 1.0) * inside.transfer_s(call.payload);
       return 2 * one_way_s + leaders_s(Bytes{of_fullest * call.payload.value()});
@@ -317,17 +307,17 @@ class ParameterServerNetwork final : public LinkedNetwork {
       hop.is_stored = true;
       route.add(hop);
     };
-    add(way_in(workers_), in, in / members);
-    add(way_out(workers_), out, 1);
+    add(way_in(options_.workers), in, in / members);
+    add(way_out(options_.workers), out, 1);
     return route;
   }
 
  private:
   double collective_s(const CollectiveCall& call) const override { return to_seconds(collective(call)); }
   Route way_of(const MessageCall& call) const override {
-    if (call.from.value >= workers_ || call.to.value >= workers_) return LinkedNetwork::way_of(call);
+    if (call.from.value >= options_.workers || call.to.value >= options_.workers) return LinkedNetwork::way_of(call);
     MessageCall up = call, down = call;
-    up.to = down.from = Rank{workers_};
+    up.to = down.from = Rank{options_.workers};
     Route route = LinkedNetwork::way_of(up);
     route.back().is_stored = true;
     for (const Hop& hop : LinkedNetwork::way_of(down)) route.add(hop);
@@ -343,9 +333,7 @@ Duration scaled(Duration cost, double factor) { return from_seconds(to_seconds(c
 class ChangedNetwork final : public NetworkModel {
  public:
   ChangedNetwork(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed, double serial_s)
-      : network_(std::move(network)), jitter_(jitter), seed_(seed), serial_(from_seconds(serial_s)) {
-    if (!(jitter >= 0) || std::isinf(jitter)) throw std::invalid_argument("a jitter must be at least 0 and finite");
-  }
+      : network_(std::move(network)), jitter_(jitter), seed_(seed), serial_(from_seconds(serial_s)) {}
 
   Duration collective(const CollectiveCall& call) const override {
     return plus_serial(changed(network_->collective(call), call));
@@ -404,12 +392,11 @@ constexpr double most_jitter = 1000;
 constexpr int most_workers_per_group = 1 << 20;
 
 Link read_link(Settings& settings) {
-  constexpr double positive = 1e-300;  // replaces a faulty 0
   const double latency_s =
       settings.number({"latency_s", "The latency of a message of any size.", "s"}, Range::between(0, longest_delay));
   const double bandwidth_bytes_per_s =
       settings.number({"bandwidth_bytes_per_s", "The bandwidth of a link.", "bytes/s"}, Range::positive());
-  return {.latency_s = latency_s, .bandwidth_bytes_per_s = std::max(bandwidth_bytes_per_s, positive)};
+  return {.latency_s = latency_s, .bandwidth_bytes_per_s = bandwidth_bytes_per_s};
 }
 
 // Reads a link whose missing keys default to the values of `usual`.

@@ -234,15 +234,15 @@ struct LinkOptions {
 // The shape of a network's collectives, or of those between the groups' leaders.
 enum class CollectiveShape { ring, tree };
 
-// The following throw std::invalid_argument for a latency below 0 or a bandwidth that is not above 0; both may be
-// infinite. `workers` overrides the option.
+// Latencies are at least 0, bandwidths above 0; both may be infinite.
 std::unique_ptr<NetworkModel> make_ring_network(double latency_s, double bandwidth_bytes_per_s,
                                                 const LinkOptions& options = {});
 std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwidth_bytes_per_s,
                                                 const LinkOptions& options = {});
-// `inside`: a worker's own link. Also throws for a group_size below 1.
+// `inside`: a worker's own link. group_size must be at least 1.
 std::unique_ptr<NetworkModel> make_two_level_network(const Link& inside, CollectiveShape leaders,
                                                      const LinkOptions& options);
+// `workers` overrides the option.
 std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const Link& server_link,
                                                             LinkOptions options = {});
 // With a latency of 0, communication is free.
@@ -253,8 +253,7 @@ std::unique_ptr<NetworkModel> make_fixed_network(double latency_s);
 // latencies grow by the same factor. This is the project's choice: delays in queues add up and have no upper bound, but
 // nothing is faster than an idle network. E is drawn once per collective, identified by its first member, its size and
 // its number among the collectives of the same members, and once per message, identified by its sender and number. So
-// all methods of an experiment get the same draws. Throws std::invalid_argument for a jitter that is negative or
-// infinite.
+// all methods of an experiment get the same draws. jitter >= 0.
 // serial_s is added to the time of every collective and does not vary: T^c of Giladi et al. 2023.
 std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed,
                                           double serial_s = 0);
