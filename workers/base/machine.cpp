@@ -1,6 +1,7 @@
 #include "workers/base/machine.hpp"
 
 #include <dlfcn.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -11,7 +12,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <limits>
 #include <stdexcept>
@@ -28,6 +28,14 @@ utsname system_names() {
   utsname names{};
   uname(&names);  // cannot fail with a valid pointer
   return names;
+}
+
+// Returns the text behind `key` in the first line that begins with it.
+std::optional<std::string> rest_of_line(const char* file, std::string_view key) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(key)) return line.substr(key.size());
+  return {};
 }
 
 constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
@@ -144,6 +152,11 @@ std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
   return static_cast<std::int64_t>(limit.rlim_cur) - own_bytes(used);
 }
 
+// Returns the bytes that ulimit -v and ulimit -d still allow.
+std::int64_t left_by_limits() {
+  return std::min(left_by_limit(RLIMIT_AS, "VmSize:"), left_by_limit(RLIMIT_DATA, "VmData:"));
+}
+
 constexpr std::size_t blas_buffer_bytes = std::size_t{128} << 20;  // in OpenBLAS 0.3 on x86-64
 constexpr int most_blas_buffers = 128;                             // fewer than OpenBLAS's table has room for
 constexpr std::int64_t thread_stack_bytes = 8 << 20;
@@ -158,12 +171,6 @@ bool can_map_blas_buffers(int number) {
   }
   for (void* const buffer : mapped) munmap(buffer, blas_buffer_bytes);
   return std::ssize(mapped) == number;
-}
-
-bool has_limit() {
-  for (const auto what : {RLIMIT_AS, RLIMIT_DATA})
-    if (rlimit limit{}; getrlimit(what, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return true;
-  return false;
 }
 
 // Makes OpenBLAS allocate its buffers before a limit applies, or before the first product. OpenBLAS maps a buffer for
@@ -205,14 +212,9 @@ void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
 std::string host_name() { return system_names().nodename; }
 
 std::string distribution_name() {
-  std::ifstream file("/etc/os-release");
-  for (std::string line; std::getline(file, line);)
-    if (constexpr std::string_view key = "PRETTY_NAME="; line.starts_with(key)) {
-      std::string name = line.substr(key.size());
-      std::erase(name, '"');
-      return name;
-    }
-  return "unknown distribution";
+  std::string name = rest_of_line("/etc/os-release", "PRETTY_NAME=").value_or("unknown distribution");
+  std::erase(name, '"');
+  return name;
 }
 
 std::string operating_system() {
@@ -220,14 +222,7 @@ std::string operating_system() {
   return fmt::format("{} {} {}", names.sysname, names.release, names.machine);
 }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto value = line.find(": ");
-    if (line.starts_with("model name") && value != std::string::npos) return line.substr(value + 2);
-  }
-  return "unknown";
-}
+std::string processor_name() { return rest_of_line("/proc/cpuinfo", "model name\t: ").value_or("unknown"); }
 
 double load_average() {
   double load = 0;
@@ -235,11 +230,7 @@ double load_average() {
 }
 
 std::string iso_time(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  std::array<char, 32> text{};
-  return std::string(text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts));
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
 }
 
 bool blas_is_reference() {
@@ -305,13 +296,11 @@ std::int64_t left_by_control_groups(const fs::path& root) {
 }
 
 std::int64_t free_memory_bytes() {
-  return std::max<std::int64_t>(
-      0, std::min({left_by_machine(), left_by_control_groups(), left_by_limit(RLIMIT_AS, "VmSize:"),
-                   left_by_limit(RLIMIT_DATA, "VmData:")}));
+  return std::max<std::int64_t>(0, std::min({left_by_machine(), left_by_control_groups(), left_by_limits()}));
 }
 
 LimitedBlasLoading::LimitedBlasLoading() {
-  if (!has_limit()) return;
+  if (left_by_limits() == unlimited) return;
   if (const char* const before = std::getenv(blas_threads)) threads_before_ = before;
   setenv(blas_threads, "1", 1);
   watch_ = std::jthread(end_where_blas_finds_no_room);
@@ -328,7 +317,7 @@ LimitedBlasLoading::~LimitedBlasLoading() {
 }
 
 void reserve_blas_memory(int threads) {
-  if (has_limit()) reserve_blas_buffers(threads);
+  if (left_by_limits() != unlimited) reserve_blas_buffers(threads);
 }
 
 void keep_to_memory_part(const MemoryPart& part) {
