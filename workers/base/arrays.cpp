@@ -199,12 +199,6 @@ Mapping& list_mapping(const std::filesystem::path& file, const char* begin, std:
 
 }  // namespace
 
-std::int64_t NpyHeader::elements() const {
-  std::int64_t product = 1;
-  for (const std::int64_t extent : shape) product *= extent;
-  return product;
-}
-
 std::string described_type(std::string_view type) {
   const Letters letters = letters_of(type);
   static const std::map<char, std::string_view> names = {
@@ -248,7 +242,9 @@ NpyArray::NpyArray(const std::filesystem::path& file) {
   header_ = npy_header({bytes_.get(), size});
   const std::size_t each = bytes_of(header_.type);
   if (each == 0) throw NpyFault(why_no_numbers(header_.type));
-  const std::size_t declared = header_.begin + static_cast<std::size_t>(header_.elements()) * each;
+  std::size_t declared = each;
+  for (const std::int64_t extent : header_.shape) declared *= static_cast<std::size_t>(extent);
+  declared += header_.begin;
   if (size != declared)
     throw NpyFault(fmt::format("has {} bytes; its header declares {}{}", size, declared,
                                size < declared ? ": the file is truncated" : ""));
@@ -275,15 +271,11 @@ std::string npy(const std::vector<std::vector<float>>& vectors) {
 }
 
 std::vector<float> floats_from_npy(std::string_view bytes) {
-  if (bytes.size() < before_header || bytes.substr(0, magic_with_version.size()) != magic_with_version)
-    throw std::runtime_error("not an array in version 1.0 of NumPy's format");
-  const std::size_t length_at = magic_with_version.size();
-  const std::size_t begin = before_header + byte_at(bytes, length_at) + 256 * byte_at(bytes, length_at + 1);
-  if (bytes.size() < begin || bytes.substr(0, begin).find("'<f4'") == std::string_view::npos ||
-      (bytes.size() - begin) % sizeof(float) != 0)
-    throw std::runtime_error("not an array of float32");
-  std::vector<float> floats((bytes.size() - begin) / sizeof(float));
-  if (!floats.empty()) std::memcpy(floats.data(), bytes.data() + begin, floats.size() * sizeof(float));
+  const NpyHeader header = npy_header(bytes);
+  bytes.remove_prefix(header.begin);
+  if (header.type != "<f4" || bytes.size() % sizeof(float) != 0) throw NpyFault("is not an array of float32");
+  std::vector<float> floats(bytes.size() / sizeof(float));
+  if (!floats.empty()) std::memcpy(floats.data(), bytes.data(), bytes.size());
   return floats;
 }
 

@@ -32,8 +32,6 @@ struct NpyHeader {
   std::string type;                 // NumPy's type string, with its byte order: "<f4"
   std::vector<std::int64_t> shape;  // empty: the array is a single number
   std::size_t begin = 0;            // offset of the elements, in bytes
-
-  std::int64_t elements() const;
 };
 
 // Texts for messages about a wrong type. described_type gives "float16 ('<f2')" for "<f2". way_to_save gives the Python
@@ -65,7 +63,7 @@ class NpyArray {
 // (P,); several vectors of equal size give (vectors, P).
 std::string npy(const std::vector<std::vector<float>>& vectors);
 
-// Returns the rows of an array from npy(), concatenated. Throws std::runtime_error for other formats or types.
+// Returns the rows of a float32 array such as npy() gives, concatenated. Throws NpyFault for other formats and types.
 std::vector<float> floats_from_npy(std::string_view bytes);
 
 }  // namespace syncopate

@@ -19,10 +19,6 @@ std::vector<double> squared_norms(const Matrix& a, int row) {
   return norms;
 }
 
-void swap_columns(Matrix& a, int first, int second) {
-  for (int i = 0; i < a.rows; ++i) std::swap(a(i, first), a(i, second));
-}
-
 Matrix square(const Matrix& a) {
   Matrix result(a.rows, a.columns);
   const std::size_t n = at(a.rows);
@@ -38,9 +34,7 @@ Matrix square(const Matrix& a) {
 }
 
 double norm(const Matrix& a) {
-  double sum = 0;
-  for (const double value : a.values) sum += value * value;
-  return std::sqrt(sum);
+  return std::sqrt(std::inner_product(a.values.begin(), a.values.end(), a.values.begin(), 0.0));
 }
 
 }  // namespace
@@ -53,7 +47,7 @@ PivotedQr::PivotedQr(Matrix a)
     const std::vector<double> norms = squared_norms(a_, k);
     const auto pivot = static_cast<int>(std::max_element(norms.begin() + k, norms.end()) - norms.begin());
     if (norms[at(pivot)] == 0) return;  // the remaining columns are zero
-    swap_columns(a_, k, pivot);
+    for (int i = 0; i < a_.rows; ++i) std::swap(a_(i, k), a_(i, pivot));
     std::swap(order_[at(k)], order_[at(pivot)]);
     eliminate(k, std::sqrt(norms[at(pivot)]));
   }
