@@ -128,14 +128,16 @@ TEST(WorkerGroups, OfTooManyLawsKeepTheSlowestApartAndJoinNeighbours) {
   }
 }
 
-// Three workers have mean 1 and variance 4, one has mean 5 and variance 0. The variance is 3 within and 3 between.
+// Three workers have mean 3 and variance 4, one has mean 7 and variance 0. The variance is 3 within and 3 between.
 TEST(WorkerGroups, TogetherVaryWithinAndBetween) {
-  const StepLaw all = together({{{1, 4}, 3}, {{5, 0}, 1}});
-  EXPECT_DOUBLE_EQ(all.mean_s, 2);
-  EXPECT_DOUBLE_EQ(all.variance_s2, 6);
-  const StepLaw alone = together({{{1.5, 0.25}, 7}});
-  EXPECT_DOUBLE_EQ(alone.mean_s, 1.5);
-  EXPECT_DOUBLE_EQ(alone.variance_s2, 0.25);
+  const ComputeTime time(
+      7, 1.0, {},
+      {scoped_delay(exponential_delay(2), {.workers = {0, 1, 2}}), scoped_delay(constant_delay(6), {.workers = {3}})});
+  const auto groups = group_workers(time, 4, 1, 1);
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].workers, 4);
+  EXPECT_DOUBLE_EQ(groups[0].declared.mean_s, 4);
+  EXPECT_DOUBLE_EQ(groups[0].declared.variance_s2, 6);
 }
 
 }  // namespace
