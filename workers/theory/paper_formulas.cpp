@@ -17,27 +17,7 @@ namespace syncopate {
 
 namespace {
 
-void check(int k, int workers) {
-  if (workers < 1 || k < 1 || k > workers) throw std::invalid_argument("an order statistic needs 1 <= k <= workers");
-}
-
 double normal_quantile(double p) { return boost::math::quantile(boost::math::normal(), p); }
-
-// Before `low` some worker is almost certainly still computing; after `high` almost certainly none is.
-struct Reach {
-  double low;
-  double high;
-};
-Reach reach_of_maximum(std::span<const NormalTime> times) {
-  if (times.empty()) throw std::invalid_argument("a maximum needs at least one worker");
-  constexpr double certain = 9;  // number of standard deviations
-  Reach reach{-std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
-  for (const NormalTime& time : times) {
-    reach.low = std::max(reach.low, time.mean - certain * time.deviation);
-    reach.high = std::max(reach.high, time.mean + certain * time.deviation);
-  }
-  return reach;
-}
 
 // The probability that all workers have finished at time t.
 double all_done(std::span<const NormalTime> times, double t) {
@@ -55,7 +35,7 @@ double all_done(std::span<const NormalTime> times, double t) {
 }  // namespace
 
 double expected_order_statistic(std::span<const double> ascending, int k, int workers) {
-  check(k, workers);
+  if (workers < 1 || k < 1 || k > workers) throw std::invalid_argument("an order statistic needs 1 <= k <= workers");
   if (ascending.empty()) throw std::invalid_argument("an order statistic needs at least one value of the distribution");
   const boost::math::beta_distribution<double> place(k, workers - k + 1);
   const auto values = static_cast<double>(ascending.size());
@@ -70,7 +50,14 @@ double expected_order_statistic(std::span<const double> ascending, int k, int wo
 }
 
 double expected_maximum(std::span<const NormalTime> times) {
-  const auto [low, high] = reach_of_maximum(times);
+  if (times.empty()) throw std::invalid_argument("a maximum needs at least one worker");
+  // Before `low` some worker is almost certainly still computing; after `high` almost certainly none is.
+  double low = -std::numeric_limits<double>::infinity(), high = low;
+  for (const NormalTime& time : times) {
+    constexpr double certain = 9;  // number of standard deviations
+    low = std::max(low, time.mean - certain * time.deviation);
+    high = std::max(high, time.mean + certain * time.deviation);
+  }
   if (high <= low) return low;
   constexpr unsigned depth = 12;
   constexpr double tolerance = 1e-8;

@@ -145,7 +145,23 @@ bool have_one_law(std::span<const GroupMoments> groups) {
   return std::ranges::all_of(groups, [&](const GroupMoments& group) { return group.law == groups.front().law; });
 }
 
-// The mean and deviation of a step, over all workers of all groups.
+// Mean and variance of a step over the workers of all parts. The variance is the sum of those within and between parts.
+struct LawOfPart {
+  StepLaw law{};
+  int workers = 1;
+};
+StepLaw together(const std::vector<LawOfPart>& parts) {
+  double workers = 0;
+  for (const LawOfPart& part : parts) workers += part.workers;
+  StepLaw all;
+  for (const auto& [law, count] : parts) all.mean_s += count / workers * law.mean_s;
+  for (const auto& [law, count] : parts) {
+    const double off_s = law.mean_s - all.mean_s;
+    all.variance_s2 += count / workers * (law.variance_s2 + off_s * off_s);
+  }
+  return all;
+}
+
 MeanAndDeviation together(std::span<const GroupMoments> groups) {
   std::vector<LawOfPart> parts;
   for (const GroupMoments& group : groups)
@@ -184,19 +200,6 @@ void draw_steps(const ComputeTime& compute_time, Rank worker, const Drawing& dra
     double& longest = slowest[static_cast<std::size_t>(s)];
     longest = std::max(longest, step_s);
   }
-}
-
-NormalTime normal_sum(const SampledTimes& times, const MicroBatchLaw& law, double steps, int workers) {
-  const double summed = steps * times.micro_batches;
-  return {summed * law.mean, std::sqrt(summed) * law.deviation, workers};
-}
-
-// Each worker's total time for `steps` steps, as a normal time by the central limit theorem; exact if steps are normal.
-std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps) {
-  std::vector<NormalTime> sums;
-  for (const auto& [law, workers] : times.laws) sums.push_back(normal_sum(times, law, steps, workers));
-  if (times.alike()) sums.push_back(normal_sum(times, times.law, steps, times.workers));
-  return sums;
 }
 
 // Returns a group for each declared distribution, in ascending order of mean, then variance, with all its workers.
@@ -244,18 +247,6 @@ std::vector<WorkerGroup> merge_faster_ones(std::vector<WorkerGroup> ascending, s
 constexpr std::size_t fewest_rounds = 8;
 
 }  // namespace
-
-StepLaw together(const std::vector<LawOfPart>& parts) {
-  double workers = 0;
-  for (const LawOfPart& part : parts) workers += part.workers;
-  StepLaw all;
-  for (const auto& [law, count] : parts) all.mean_s += count / workers * law.mean_s;
-  for (const auto& [law, count] : parts) {
-    const double off_s = law.mean_s - all.mean_s;
-    all.variance_s2 += count / workers * (law.variance_s2 + off_s * off_s);
-  }
-  return all;
-}
 
 LengthFit fit_lengths(std::span<const TimedLengths> timed, Computed computed) {
   const Row costs = best_costs(timed, computed);
@@ -376,7 +367,14 @@ std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int work
 }
 
 double expected_slowest_sum(const SampledTimes& times, double steps) {
-  return expected_maximum(normal_sums(times, steps));
+  const double summed = steps * times.micro_batches;
+  std::vector<NormalTime> sums;
+  const auto add = [&](const MicroBatchLaw& law, int workers) {
+    sums.push_back({summed * law.mean, std::sqrt(summed) * law.deviation, workers});
+  };
+  for (const auto& [law, workers] : times.laws) add(law, workers);
+  if (times.alike()) add(times.law, times.workers);
+  return expected_maximum(sums);
 }
 
 std::optional<SampledMean> sampled_slowest_sum(const SampledTimes& times, Step steps) {

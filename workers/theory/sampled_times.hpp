@@ -112,13 +112,6 @@ struct WorkerGroup {
 // `most` distributions, the slowest keep their own groups, and the others are merged with neighbours.
 std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int workers, int micro_batches, int most);
 
-// Mean and variance of a step over the workers of all parts. The variance is the sum of those within and between parts.
-struct LawOfPart {
-  StepLaw law{};
-  int workers = 1;
-};
-StepLaw together(const std::vector<LawOfPart>& parts);
-
 // The slowest worker's total time of a round of `steps` steps, as a mean over rounds of drawn steps. For sums that are
 // far from normal. Empty if too few steps, or not all workers, were drawn.
 // Differs: the steps of a round are spread over the run. So steps that depend on each other, as in bursts, are treated

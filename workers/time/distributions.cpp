@@ -25,32 +25,21 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-class ConstantDelay final : public DelayProcess {
- public:
-  explicit ConstantDelay(double value_s) : value_s_(value_s) {}
-  void add(const RandomStream&, std::uint32_t, std::span<double> added_s) const override {
-    for (double& sum_s : added_s) sum_s += value_s_;
-  }
-  double mean_s() const override { return value_s_; }
-  double variance_s2() const override { return 0; }
-  double minimum_s() const override { return value_s_; }
-
- private:
-  double value_s_;
-};
-
+// A delay without random numbers: min(first + per_step x step, maximum).
 class DriftDelay final : public DelayProcess {
  public:
-  DriftDelay(double per_step_s, double maximum_s) : per_step_s_(per_step_s), maximum_s_(maximum_s) {}
+  DriftDelay(double first_s, double per_step_s, double maximum_s)
+      : first_s_(first_s), per_step_s_(per_step_s), maximum_s_(maximum_s) {}
   void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
-    const double value_s = std::min(per_step_s_ * static_cast<double>(stream.step.value()), maximum_s_);
+    const double value_s = std::min(first_s_ + per_step_s_ * static_cast<double>(stream.step.value()), maximum_s_);
     for (double& sum_s : added_s) sum_s += value_s;
   }
-  double mean_s() const override { return per_step_s_ > 0 ? maximum_s_ : 0; }
+  double mean_s() const override { return per_step_s_ > 0 ? maximum_s_ : first_s_; }
   double variance_s2() const override { return 0; }
-  double minimum_s() const override { return 0; }
+  double minimum_s() const override { return first_s_; }
 
  private:
+  double first_s_;
   double per_step_s_;
   double maximum_s_;
 };
@@ -138,10 +127,12 @@ std::shared_ptr<const DelayProcess> tabulated(std::shared_ptr<const QuantileTabl
 
 }  // namespace
 
-std::shared_ptr<const DelayProcess> constant_delay(double value_s) { return std::make_shared<ConstantDelay>(value_s); }
+std::shared_ptr<const DelayProcess> constant_delay(double value_s) {
+  return std::make_shared<DriftDelay>(value_s, 0, value_s);
+}
 
 std::shared_ptr<const DelayProcess> drift_delay(double per_step_s, double maximum_s) {
-  return std::make_shared<DriftDelay>(per_step_s, maximum_s);
+  return std::make_shared<DriftDelay>(0, per_step_s, maximum_s);
 }
 
 std::shared_ptr<const DelayProcess> bernoulli_delay(double probability, double value_s) {
