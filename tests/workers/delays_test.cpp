@@ -574,14 +574,6 @@ TEST(Bursts, ArePureFunctionsOfWorkerAndStepInAnyOrder) {
   }
 }
 
-TEST(Bursts, LastAtLeastOneStepAndSoDoPauses) {
-  EXPECT_NO_THROW(Bursts(1, 1, 4));
-  for (const double bad : {0.0, 0.99, -3.0, std::nan("")}) {
-    EXPECT_THROW(Bursts(bad, 2, 4), std::invalid_argument) << bad;
-    EXPECT_THROW(Bursts(2, bad, 4), std::invalid_argument) << bad;
-  }
-}
-
 TEST(ScopedDelay, CountsInBurstsAlone) {
   const auto plain = exponential_delay(2);
   const DelayReach in_bursts{.bursts = BurstLengths{3, 5}, .cluster_size = 4};

@@ -167,10 +167,6 @@ ComputeTime::ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess>
   base_ = std::move(base);
 }
 
-void ComputeTime::durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const {
-  durations({.worker = worker, .step = step}, first, out);
-}
-
 void ComputeTime::durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const {
   if (out.empty()) return;
   const std::size_t length = out.size() / steps.count;

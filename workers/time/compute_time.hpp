@@ -79,7 +79,9 @@ class ComputeTime {
   // out[i] = duration of micro-batch first + i of this worker's step, rounded to the nearest nanosecond. Infinity
   // becomes longest_duration. A negative sum (a normal delay can be negative) becomes 1 ns. Throws RunFailure for
   // durations that are missing in a trace.
-  void durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const;
+  void durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const {
+    durations({.worker = worker, .step = step}, first, out);
+  }
 
   // The durations of several steps, row after row, which is much cheaper than step by step: one step of `count`
   // consecutive workers, or consecutive steps of one worker.

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
 #include "workers/time/distributions.hpp"
@@ -12,8 +12,7 @@
 namespace syncopate {
 
 Bursts::Bursts(double mean_on_steps, double mean_off_steps, std::size_t chains) : memory_(chains) {
-  if (!(mean_on_steps >= 1 && mean_off_steps >= 1))
-    throw std::invalid_argument("the mean lengths of bursts and pauses must be at least one step");
+  assert(mean_on_steps >= 1 && mean_off_steps >= 1);
   share_ = mean_on_steps / (mean_on_steps + mean_off_steps);
   const double stay_on = 1 - 1 / mean_on_steps, turn_on = 1 / mean_off_steps;
   on_below_ = std::min(stay_on, turn_on);

@@ -48,6 +48,12 @@ namespace {
 // ceil(log2 members): the rounds until all members have the data, if each round doubles the members that have it.
 int doubling_rounds(int members) { return std::bit_width(static_cast<unsigned>(members - 1)); }
 
+double ring_s(const Link& link, Operation operation, int members, Bytes payload) {
+  if (operation == Operation::broadcast) return doubling_rounds(members) * link.message_s(payload);
+  const double rounds = (operation == Operation::all_reduce ? 2.0 : 1.0) * (members - 1);
+  return rounds * link.latency_s + rounds / members * link.transfer_s(payload);
+}
+
 double tree_s(const Link& link, Operation operation, int members, Bytes payload) {
   const int rounds = doubling_rounds(members);
   const double down_s = rounds * link.message_s(payload);
@@ -578,12 +584,6 @@ constexpr std::array network_rows = {
 };
 
 }  // namespace
-
-double ring_s(const Link& link, Operation operation, int members, Bytes payload) {
-  if (operation == Operation::broadcast) return doubling_rounds(members) * link.message_s(payload);
-  const double rounds = (operation == Operation::all_reduce ? 2.0 : 1.0) * (members - 1);
-  return rounds * link.latency_s + rounds / members * link.transfer_s(payload);
-}
 
 std::unique_ptr<NetworkModel> make_fixed_network(double latency_s) { return std::make_unique<FixedNetwork>(latency_s); }
 

@@ -211,9 +211,6 @@ struct Link {
   double message_s(Bytes payload) const { return latency_s + transfer_s(payload); }
 };
 
-// The time in seconds of a collective on a ring of links like `link`.
-double ring_s(const Link& link, Operation operation, int members, Bytes payload);
-
 // A worker whose link differs from the usual one.
 struct OwnLink {
   Rank worker{};

@@ -57,11 +57,11 @@ class TableText {
 
 // A column to read. It is required, or has a default for files without it.
 struct CsvColumn {
-  CsvColumn(const char* needed) : name(needed) {}  // NOLINT(google-explicit-constructor): a name is a column
-  CsvColumn(const char* wanted, double value) : name(wanted), otherwise(value) {}
+  CsvColumn(const char* name, std::optional<double> otherwise = {})  // NOLINT(google-explicit-constructor)
+      : name(name), otherwise(otherwise) {}
 
   std::string name;
-  std::optional<double> otherwise{};
+  std::optional<double> otherwise;
 };
 
 // Reads numbers from comma-separated values, row by row. Columns are numbered as listed in the constructor; other
@@ -77,7 +77,6 @@ class CsvRows {
   // Advances to the next row whose numbers are all finite; returns false at the end. Other rows are faults. Throws as
   // TableText does.
   bool next();
-  std::span<const double> values() const { return values_; }
   // Returns the value if it is an integer from 0 to `most`; otherwise reports a fault.
   std::optional<std::int64_t> integer(std::size_t column, std::int64_t most);
   double number(std::size_t column) const { return values_[column]; }
