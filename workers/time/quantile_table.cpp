@@ -62,6 +62,11 @@ inline void keep_in_memory(Array& array) {
 
 }  // namespace
 
+void QuantileTable::replace_nans(std::span<const double> u, std::span<double> values) const {
+  for (std::size_t i = 0; i < u.size(); ++i)
+    if (std::isnan(values[i])) values[i] = quantile(u[i]);
+}
+
 // quantile() for four numbers at a time; returns how many are done. To load whole cells and transpose them is faster
 // than to gather their coefficients.
 [[gnu::target("avx2")]] std::size_t QuantileTable::add_by_fours(std::span<const double> u, const Transformation& form,
@@ -93,12 +98,11 @@ inline void keep_in_memory(Array& array) {
     const __m256d t2 = _mm256_mul_pd(t, t), t4 = _mm256_mul_pd(t2, t2);
     __m256d value = _mm256_add_pd(cubic(low, t, t2), _mm256_mul_pd(cubic(high, t, t2), t4));
 
-    const __m256d to_ask = _mm256_or_pd(_mm256_castsi256_pd(is_far), _mm256_cmp_pd(value, value, _CMP_UNORD_Q));
-    if (const int lanes = _mm256_movemask_pd(to_ask); lanes != 0) [[unlikely]] {
+    value = _mm256_or_pd(value, _mm256_castsi256_pd(is_far));  // NaN in the far tail
+    if (_mm256_movemask_pd(_mm256_cmp_pd(value, value, _CMP_UNORD_Q)) != 0) [[unlikely]] {
       alignas(32) std::array<double, 4> values;
       _mm256_store_pd(values.data(), value);
-      for (std::size_t lane = 0; lane < 4; ++lane)
-        if (lanes >> lane & 1) values[lane] = quantile(u[i + lane]);
+      replace_nans(u.subspan(i, 4), values);
       value = _mm256_load_pd(values.data());
     }
     const __m256d delay = _mm256_min_pd(bound, _mm256_add_pd(shift, _mm256_mul_pd(scale, value)));
@@ -111,7 +115,6 @@ inline void keep_in_memory(Array& array) {
 // place, and only their sums change lanes. Lanes that need the tail functions become NaN.
 struct QuantileTable::Wide {
   [[gnu::target("avx512f"), gnu::always_inline]] static __m512d eight(const Cell* cells, __m512d u);
-  [[gnu::target("avx512f")]] static __m512d ask(const QuantileTable& table, __m512d value, std::span<const double> u);
 };
 
 [[gnu::target("avx512f")]] inline __m512d QuantileTable::Wide::eight(const Cell* first_of_cells, __m512d u) {
@@ -159,16 +162,6 @@ struct QuantileTable::Wide {
   return _mm512_mask_mov_pd(_mm512_set1_pd(std::numeric_limits<double>::quiet_NaN()), is_near, value);
 }
 
-// Replaces each NaN among eight values by the result of quantile().
-[[gnu::target("avx512f")]] __m512d QuantileTable::Wide::ask(const QuantileTable& table, __m512d value,
-                                                            std::span<const double> u) {
-  alignas(64) std::array<double, 8> values;
-  _mm512_store_pd(values.data(), value);
-  for (std::size_t lane = 0; lane < u.size(); ++lane)
-    if (std::isnan(values[lane])) values[lane] = table.quantile(u[lane]);
-  return _mm512_load_pd(values.data());
-}
-
 [[gnu::target("avx512f")]] std::size_t QuantileTable::add_by_eights(std::span<const double> u,
                                                                     const Transformation& form,
                                                                     std::span<double> out) const {
@@ -177,8 +170,12 @@ struct QuantileTable::Wide {
   std::size_t i = 0;
   for (; i + 8 <= u.size(); i += 8) {
     __m512d value = Wide::eight(cells_.data(), _mm512_loadu_pd(u.data() + i));
-    if (_mm512_cmp_pd_mask(value, value, _CMP_UNORD_Q) != 0) [[unlikely]]
-      value = Wide::ask(*this, value, u.subspan(i, 8));
+    if (_mm512_cmp_pd_mask(value, value, _CMP_UNORD_Q) != 0) [[unlikely]] {
+      alignas(64) std::array<double, 8> values;
+      _mm512_store_pd(values.data(), value);
+      replace_nans(u.subspan(i, 8), values);
+      value = _mm512_load_pd(values.data());
+    }
     const __m512d delay = _mm512_min_pd(bound, linear(shift, scale, value));
     _mm512_storeu_pd(out.data() + i, _mm512_add_pd(_mm512_loadu_pd(out.data() + i), delay));
   }

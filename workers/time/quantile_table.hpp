@@ -67,6 +67,7 @@ class QuantileTable {
     const double value = evaluate(cells_[is_upper * cells_per_tail + number - first_cell], 2 * place - 3);
     return std::isnan(value) ? exact(is_upper, p) : value;
   }
+  void replace_nans(std::span<const double> u, std::span<double> values) const;  // by quantile()
   std::size_t add_by_eights(std::span<const double> u, const Transformation& form, std::span<double> out) const;
   std::size_t add_by_fours(std::span<const double> u, const Transformation& form, std::span<double> out) const;
 
