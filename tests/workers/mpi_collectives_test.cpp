@@ -64,7 +64,7 @@ TEST(PartialRounds, ARoundTakesPlaceOnceTheQuorumIsThere) {
   coordinator.arrive(1, 0, 10, {.quorum = 2});
   const PartialRound round = coordinator.take();
   EXPECT_EQ(values_of(round), (std::vector<float>{11, 11, 11}));
-  EXPECT_EQ(round.arrived.values(), (std::vector<char>{0, 1, 0, 1}));
+  EXPECT_EQ(std::vector(round.arrived.begin(), round.arrived.end()), (std::vector<char>{0, 1, 0, 1}));
   EXPECT_EQ(round.contributors, 2);
   EXPECT_EQ(round.micro_batches, 2);
   EXPECT_EQ(round.row.kept, 2);
@@ -115,7 +115,7 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   const PartialRound round = coordinator.take();
   EXPECT_EQ(values_of(round), std::vector<float>(3, 1000 + 70 + 100));
   EXPECT_EQ(round.contributors, 3);
-  EXPECT_EQ(round.arrived.values(), (std::vector<char>{1, 1, 0}));
+  EXPECT_EQ(std::vector(round.arrived.begin(), round.arrived.end()), (std::vector<char>{1, 1, 0}));
   EXPECT_EQ(round.micro_batches, 5);
   EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept, 3);
   EXPECT_EQ(dropped_of(coordinator, 1), 3);

@@ -108,10 +108,9 @@ std::string why_no_numbers(std::string_view type) {
 }
 
 std::string why_no_array(std::string_view bytes) {
-  if (bytes.starts_with("PK")) return "is a zip archive, such as .npz; must be a single array written by numpy.save";
-  if (bytes.starts_with("\x1f\x8b"))
-    return "is compressed with gzip; must be uncompressed, because arrays are memory-mapped";
-  return "is not a NumPy array; must be written by numpy.save";
+  const std::string form = foreign_form(bytes);
+  return fmt::format("is {}; must be a single, uncompressed array written by numpy.save",
+                     form.empty() ? "not a NumPy array" : form);
 }
 
 std::size_t byte_at(std::string_view bytes, std::size_t at) {

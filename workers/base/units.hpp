@@ -137,8 +137,6 @@ class ByRank {
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
 
-  const std::vector<T>& values() const { return values_; }
-
  private:
   std::vector<T> values_;
 };
