@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -30,8 +31,8 @@ utsname system_names() {
   return names;
 }
 
-// Returns the text behind `key` in the first line that begins with it.
-std::optional<std::string> rest_of_line(const char* file, std::string_view key) {
+// Returns the text behind `key` in the first line that begins with it; nullopt if there is no such line.
+std::optional<std::string> rest_of_line(const fs::path& file, std::string_view key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);)
     if (line.starts_with(key)) return line.substr(key.size());
@@ -85,18 +86,14 @@ std::string mkl_version() {
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-// Returns the number in the line that begins with `name`; nullopt if there is no such line.
-std::optional<std::int64_t> number_in_line(const fs::path& file, const std::string& name) {
-  std::ifstream lines(file);
-  std::string key;
-  for (std::int64_t value = 0; lines >> key; lines.ignore(unlimited, '\n'))
-    if (key == name && lines >> value) return value;
-  return {};
+std::optional<std::int64_t> number_in_line(const fs::path& file, std::string_view key) {
+  std::int64_t value = 0;
+  return std::istringstream(rest_of_line(file, key).value_or("")) >> value ? std::optional(value) : std::nullopt;
 }
 
 // Returns the number of bytes in a line such as "MemAvailable:   23492296 kB".
-std::optional<std::int64_t> kilobytes(const char* file, const std::string& name) {
-  const auto number = number_in_line(file, name);
+std::optional<std::int64_t> kilobytes(const char* file, std::string_view key) {
+  const auto number = number_in_line(file, key);
   return number ? std::optional(*number * 1024) : std::nullopt;
 }
 
@@ -106,7 +103,7 @@ std::optional<std::int64_t> number_in(const fs::path& file) {
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
 }
 
-std::int64_t own_bytes(const std::string& name) { return kilobytes("/proc/self/status", name).value_or(0); }
+std::int64_t own_bytes(std::string_view key) { return kilobytes("/proc/self/status", key).value_or(0); }
 
 std::int64_t left_by_machine() {
   const auto available = kilobytes("/proc/meminfo", "MemAvailable:");
