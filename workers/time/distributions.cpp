@@ -13,6 +13,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "workers/time/delays.hpp"
@@ -283,11 +284,8 @@ double read_shape(Settings& settings, double least) {
   return settings.number({"shape", "The shape of the distribution."}, Range::between(least, 1e6));
 }
 
-// A factor for a recording's durations, and the seconds added to them.
-struct Adjustment {
-  double scale, shift_s;
-};
-Adjustment read_adjustment(Settings& settings, const DelayContext& context) {
+// Returns a factor for a recording's durations, and the seconds that are added to them.
+std::pair<double, double> read_adjustment(Settings& settings, const DelayContext& context) {
   const double scale =
       settings.number({"scale", "Factor by which the recorded durations are multiplied."}, durations, 1.0);
   const double shift = settings.number({"shift", "Time that is added to the scaled durations.", of_unit},
@@ -399,9 +397,7 @@ Delay read_trace_delay(Settings& settings, const DelayContext& context) {
   std::vector<TraceLimit> nobody;
   TraceReplay replay;
   auto trace = read_trace(settings, replay, context.traces ? *context.traces : nobody);
-  const auto [scale, shift_s] = read_adjustment(settings, context);
-  replay.scale = scale;
-  replay.shift_s = shift_s;
+  std::tie(replay.scale, replay.shift_s) = read_adjustment(settings, context);
   return trace ? trace_delay(std::move(trace), std::move(replay)) : constant_delay(0);
 }
 

@@ -226,7 +226,8 @@ void check_micro_batches(Settings& table, const Trace& trace, int micro_batches)
 }  // namespace
 
 CsvRows::CsvRows(const std::string& file, std::string_view content, std::vector<CsvColumn> columns)
-    : file_(file), text_(content, file), wanted_(columns), values_(columns.size()) {
+    : file_(file), text_(content, file), wanted_(std::move(columns)) {
+  for (const CsvColumn& column : wanted_) values_.push_back(column.otherwise.value_or(0));
   taken_ = text_.next();
   if (const std::string form = foreign_form(taken_); !form.empty())
     fault_at(1, fmt::format("the file is {}; must be comma-separated values in UTF-8", form));
@@ -303,10 +304,7 @@ void CsvRows::split_row() {
 }
 
 bool CsvRows::read_value(std::size_t column) {
-  if (!positions_[column]) {
-    values_[column] = *wanted_[column].otherwise;
-    return true;
-  }
+  if (!positions_[column]) return true;  // the value is the default
   const std::size_t position = *positions_[column];
   const std::string_view text = position < cells_.size() ? cells_[position] : std::string_view();
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), values_[column]);
