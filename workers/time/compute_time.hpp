@@ -1,7 +1,6 @@
 // The time of a micro-batch: base time x persistent factor of the worker + added delays. The base time is either one
 // number or comes from a process such as a trace.
-// Units: seconds outside, integer nanoseconds inside. A missing time is an error when the object is constructed, never
-//          a zero.
+// Units: seconds outside, integer nanoseconds inside.
 #pragma once
 
 #include <cstddef>

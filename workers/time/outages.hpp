@@ -86,10 +86,10 @@ struct OutageEntry {
   bool loses_state = false;
 };
 
-// What a method does about outages whose workers communicate by collectives alone (table `restart` of a method): the
-// begin of each outage is a fault that stops the whole job. A spare server takes the place of the worker's, so the
-// outage's length does not matter. The job continues from its newest checkpoint and repeats the work since then.
-// Repeating gives the same model, so a restart is time in which all workers are down and keep their state.
+// The table `restart` of a method whose workers communicate by collectives alone: each outage's begin is a fault that
+// stops the whole job. A spare server replaces the worker's, so the outage's length does not matter. The job continues
+// from its newest checkpoint and repeats the work since then. Repeating gives the same model, so all workers are down
+// during a restart and keep their state.
 // Differs: a restart that begins while workers communicate takes effect afterwards (see above).
 struct JobRestart {
   Duration takes{};             // >= 0; from a fault until the job runs again

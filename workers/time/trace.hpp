@@ -163,10 +163,9 @@ struct TraceStretch {
   Step block_steps{1};         // L, at least 1 and at most the number of recorded steps
   bool redraw_worker = false;  // each block draws a recorded worker; false: drawn once, so a slow worker stays slow
   bool own_worker = false;     // worker k follows the recorded worker k; nothing is drawn but the blocks
-  bool together = false;  // all workers take the same recorded steps at the same time, so common delays stay common
-  bool continues =
-      false;             // micro-batches beyond those of a recorded step take the times of the recorded steps after it
-  bool is_base = false;  // for base times, whose draws differ from those of [[delays]]
+  bool together = false;   // all workers take the same recorded steps at the same time, so common delays stay common
+  bool continues = false;  // micro-batches beyond those of a recorded step take the times of the next recorded steps
+  bool is_base = false;    // for base times, whose draws differ from those of [[delays]]
 };
 
 class Trace {
