@@ -334,14 +334,12 @@ void RandomStream::fill_uniform(std::uint32_t first, std::span<double> out) cons
     out[0] = uniform(first);
     return;
   }
+  const std::uint32_t block = first / 2;
 #if defined(__x86_64__)
-  if (instruction_set == InstructionSet::avx512) return fill_from_avx512(*this, first / 2, out);
+  if (instruction_set == InstructionSet::avx512) return fill_from_avx512(*this, block, out);
+  if (instruction_set == InstructionSet::avx2) return fill_from_avx2(counter_of(*this, block), key_of(seed), out);
 #endif
-  const Block counter = counter_of(*this, first / 2);
-#if defined(__x86_64__)
-  if (instruction_set == InstructionSet::avx2) return fill_from_avx2(counter, key_of(seed), out);
-#endif
-  fill_from(counter, key_of(seed), out);
+  fill_from(counter_of(*this, block), key_of(seed), out);
 }
 
 RandomStream RandomRows::operator[](std::size_t row) const {

@@ -114,7 +114,8 @@ class LinkedNetwork : public NetworkModel {
     return from_seconds(call.members == 1 ? 0 : collective_s(call));
   }
   Duration message(const MessageCall& call) const override {
-    return options_.contention ? length_of(way_of(call)) : from_seconds(whole_way(call).message_s(call.payload));
+    return options_.contention ? length_of(way_of(call))
+                               : from_seconds(whole_way(ends_of(call)).message_s(call.payload));
   }
   bool has_shared_links() const override { return options_.contention; }
   bool has_unshared_links() const override { return !options_.contention; }
@@ -178,7 +179,7 @@ class LinkedNetwork : public NetworkModel {
     const Ends ends = ends_of(call);
     const auto transfer = [&](const Link& link) { return from_seconds(link.transfer_s(call.payload)); };
     Hop out = own_hop(way_out(call.from.value), transfer(ends.from_link));
-    out.latency = from_seconds(ends.latency_s);
+    out.latency = from_seconds(whole_way(ends).latency_s);
     Route route;
     route.add(out);
     if (ends.from_group != ends.to_group) {
@@ -195,18 +196,13 @@ class LinkedNetwork : public NetworkModel {
   struct Ends {
     int from_group, to_group;
     const Link &from_link, &to_link;
-    double latency_s;
   };
   Ends ends_of(const MessageCall& call) const {
     const int from = group_of(call.from, call.regions), to = group_of(call.to, call.regions);
-    const Link &first = link_of(call.from, from), &last = link_of(call.to, to);
-    double latency_s = std::max(first.latency_s, last.latency_s);
-    if (from != to) latency_s = std::max(latency_s, options_.uplink.latency_s);
-    return {from, to, first, last, latency_s};
+    return {from, to, link_of(call.from, from), link_of(call.to, to)};
   }
   // All links of a message's route combined into one.
-  Link whole_way(const MessageCall& call) const {
-    const Ends ends = ends_of(call);
+  Link whole_way(const Ends& ends) const {
     const Link both = slower(ends.from_link, ends.to_link);
     return ends.from_group == ends.to_group ? both : slower(both, options_.uplink);
   }
