@@ -259,7 +259,9 @@ std::string uncompressed(std::string_view content, const std::string& file,
                          std::uint64_t most_bytes = most_text_bytes) {
   TableText text(content, file, most_bytes);
   std::string whole;
-  for (std::string_view piece = text.next(); !piece.empty(); piece = text.next()) whole += piece;
+  std::vector<char> piece(1 << 18);
+  while (const std::streamsize got = text.sgetn(piece.data(), std::ssize(piece)))
+    whole.append(piece.data(), static_cast<std::size_t>(got));
   return whole;
 }
 

@@ -228,11 +228,11 @@ void check_micro_batches(Settings& table, const Trace& trace, int micro_batches)
 CsvRows::CsvRows(const std::string& file, std::string_view content, std::vector<CsvColumn> columns)
     : file_(file), text_(content, file), wanted_(std::move(columns)) {
   for (const CsvColumn& column : wanted_) values_.push_back(column.otherwise.value_or(0));
-  taken_ = text_.next();
-  if (const std::string form = foreign_form(taken_); !form.empty())
+  lines_.exceptions(std::ios::badbit);  // passes on what TableText throws
+  if (const std::string form = foreign_form(text_.begin()); !form.empty())
     fault_at(1, fmt::format("the file is {}; must be comma-separated values in UTF-8", form));
   check();
-  if (taken_.starts_with(byte_order_mark)) begin_ = byte_order_mark.size();
+  if (text_.begin().starts_with(byte_order_mark)) lines_.ignore(byte_order_mark.size());
   if (!next_line()) {
     fault_at(1, "the file is empty; must have a header");
     check();
@@ -258,31 +258,14 @@ void CsvRows::find_column(const CsvColumn& column) {
 }
 
 bool CsvRows::next_line() {
-  while (take_line()) {
+  while (std::getline(lines_, text_of_line_)) {
+    ++line_;
+    row_ = trimmed(text_of_line_);
     if (row_.empty() || row_.front() == '#') continue;
     split_row();
     return true;
   }
   return false;
-}
-
-bool CsvRows::take_line() {
-  auto end = taken_.find('\n', begin_);
-  while (end == taken_.npos) {
-    const std::string_view more = text_.next();
-    if (more.empty()) break;
-    taken_.erase(0, begin_);
-    begin_ = 0;
-    const std::size_t searched = taken_.size();
-    taken_ += more;
-    end = taken_.find('\n', searched);
-  }
-  if (begin_ == taken_.size()) return false;
-  end = std::min(end, taken_.size());  // the last line may have no line end
-  row_ = trimmed(std::string_view(taken_).substr(begin_, end - begin_));
-  begin_ = std::min(end + 1, taken_.size());
-  ++line_;
-  return true;
 }
 
 // Removes quotation marks around a value; a mark inside stays doubled.
@@ -421,7 +404,12 @@ TableText::TableText(std::string_view content, std::string file, std::uint64_t m
         return piece;
       }) {}
 
-std::string_view TableText::next() {
+std::string_view TableText::begin() {
+  sgetc();
+  return {gptr(), egptr()};
+}
+
+TableText::int_type TableText::underflow() {
   // Even a table of equal durations does not compress to less than about a tenth.
   constexpr std::size_t most_times = 100, from_bytes = 64'000'000;
   throw_if_interrupted();
@@ -433,7 +421,8 @@ std::string_view TableText::next() {
     if (unpacked_ > from_bytes && unpacked_ / most_times > taken_)
       throw FileFault(
           fmt::format("{}: unpacks to more than {} times its size; a table of numbers does not", file_, most_times));
-    return {piece_.data(), got};
+    setg(piece_.data(), piece_.data(), piece_.data() + got);
+    return got == 0 ? traits_type::eof() : traits_type::to_int_type(piece_.front());
   } catch (const GzipFault& problem) {
     throw FileFault(fmt::format("{}: {}", file_, problem.what()));
   }

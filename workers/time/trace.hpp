@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <istream>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <streambuf>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,19 +35,20 @@ inline constexpr std::uint64_t most_text_bytes = 4'000'000'000;
 // Returns the stored bytes of a file. Throws FileFault if it cannot be read or has more than most_text_bytes.
 std::string file_content(const std::filesystem::path& file);
 
-// Reads the text of a file, plain or compressed with gzip, in pieces, so that it is never completely in memory.
-class TableText {
+// The text of a file, plain or compressed with gzip, in pieces, so that it is never completely in memory. Reading
+// throws FileFault for a damaged file, for more than most_bytes, and for text that unpacks to more than a hundred times
+// its compressed size.
+class TableText : public std::streambuf {
  public:
   // `content`, compressed or not, must outlive the object. Faults name `file`.
   TableText(std::string_view content, std::string file, std::uint64_t most_bytes = most_text_bytes);
-  TableText(const TableText&) = delete;
-  TableText& operator=(const TableText&) = delete;
 
-  // Returns the next bytes, valid until the next call; empty at the end. Throws FileFault for a damaged file, for more
-  // than most_bytes, and for text that unpacks to more than a hundred times its compressed size.
-  std::string_view next();
+  // Returns the first bytes without reading them. Call it before anything is read.
+  std::string_view begin();
 
  private:
+  int_type underflow() override;
+
   std::string_view content_;
   std::string file_;
   std::uint64_t most_bytes_;
@@ -91,16 +94,15 @@ class CsvRows {
 
  private:
   bool next_line();
-  bool take_line();
   void split_row();
   void find_column(const CsvColumn& column);
   bool read_value(std::size_t column);  // false after a fault
 
   std::string file_;
   TableText text_;
-  std::string taken_;      // part of the text: the current line, and what follows it
-  std::size_t begin_ = 0;  // start of the next line in taken_
-  std::string_view row_{};
+  std::istream lines_{&text_};
+  std::string text_of_line_;
+  std::string_view row_{};               // the line without blanks around it
   std::vector<std::string_view> cells_;  // of the row
   bool is_left_open_ = false;            // a quotation mark of the row is not closed
   std::int64_t line_ = 0;
