@@ -169,15 +169,11 @@ ComputeTime::ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess>
 
 void ComputeTime::durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const {
   if (out.empty()) return;
+  const RandomRows all{stream(0, steps.worker, steps.step), steps.along, steps.count};
   const std::size_t length = out.size() / steps.count;
   const std::size_t rows_at_once = std::max<std::size_t>(most_at_once / length, 1);
   for (std::size_t begin = 0; begin < steps.count; begin += rows_at_once) {
-    Steps part = steps;
-    part.count = std::min(rows_at_once, steps.count - begin);
-    if (steps.along == RandomRows::Along::workers)
-      part.worker.value += static_cast<int>(begin);
-    else
-      part.step += static_cast<Step::Rep>(begin);
+    const RandomRows part = all.part(begin, std::min(rows_at_once, steps.count - begin));
     const auto rows = out.subspan(begin * length, part.count * length);
     for (std::size_t done = 0; done < rows.size(); done += most_at_once)  // repeats only for a single long row
       few_durations(part, first + static_cast<std::uint32_t>(done),
@@ -185,23 +181,21 @@ void ComputeTime::durations(const Steps& steps, std::uint32_t first, std::span<D
   }
 }
 
-void ComputeTime::few_durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const {
+void ComputeTime::few_durations(const RandomRows& rows, std::uint32_t first, std::span<Duration> out) const {
   throw_if_interrupted();                                 // all long drawing passes here
   thread_local std::array<double, most_at_once> added_s;  // not on a fiber's stack, so that it stays in the cache
   const std::span<double> sums_s(added_s.data(), out.size());
-  add_delays(steps, first, sums_s);
-  if (base_) add_base(steps, first, sums_s);
+  add_delays(rows, first, sums_s);
+  if (base_) add_base(rows, first, sums_s);
   if (worker_factors_.empty() || base_) return round_all(base_s_, sums_s, out);
-  const std::size_t length = out.size() / steps.count;
-  for (std::size_t row = 0; row < steps.count; ++row) {
-    const Rank worker = rows(0, steps)[row].worker;
-    round_all(declared(worker), sums_s.subspan(row * length, length), out.subspan(row * length, length));
-  }
+  const std::size_t length = out.size() / rows.count;
+  for (std::size_t row = 0; row < rows.count; ++row)
+    round_all(declared(rows[row].worker), sums_s.subspan(row * length, length), out.subspan(row * length, length));
 }
 
 Duration ComputeTime::duration(const MicroBatch& slot, const MicroBatch& samples) const {
   double added_s = 0, base_s = base_s_;
-  add_delays({.worker = slot.worker, .step = slot.step}, static_cast<std::uint32_t>(slot.index), {&added_s, 1});
+  add_delays({stream(0, slot.worker, slot.step)}, static_cast<std::uint32_t>(slot.index), {&added_s, 1});
   if (base_) {
     base_s = 0;
     base_->add(stream(0, samples.worker, samples.step), static_cast<std::uint32_t>(samples.index), {&base_s, 1});
@@ -243,7 +237,7 @@ StepLaw ComputeTime::step_law(Rank worker, int micro_batches) const {
 
 Duration ComputeTime::added(Rank worker, Step step, std::uint32_t index) const {
   double added_s = 0;
-  add_delays({.worker = worker, .step = step}, index, {&added_s, 1});
+  add_delays({stream(0, worker, step)}, index, {&added_s, 1});
   return from_seconds(added_s < 0 ? 0 : added_s);
 }
 
@@ -251,24 +245,24 @@ bool ComputeTime::has_finite_mean() const {
   return std::ranges::all_of(delays_, [](const auto& delay) { return std::isfinite(delay->mean_s()); });
 }
 
-void ComputeTime::add_delays(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const {
+void ComputeTime::add_delays(RandomRows rows, std::uint32_t first, std::span<double> sums_s) const {
   std::ranges::fill(sums_s, 0.0);
-  for (std::size_t position = 0; position < delays_.size(); ++position) {
-    if (steps.count == 1)
-      delays_[position]->add(stream(position, steps.worker, steps.step), first, sums_s);
+  for (const auto& delay : delays_) {
+    if (rows.count == 1)
+      delay->add(rows.first, first, sums_s);
     else
-      delays_[position]->add_rows(rows(position, steps), first, sums_s);
+      delay->add_rows(rows, first, sums_s);
+    ++rows.first.stream;
   }
 }
 
-void ComputeTime::add_base(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const {
+void ComputeTime::add_base(const RandomRows& rows, std::uint32_t first, std::span<double> sums_s) const {
   thread_local std::array<double, most_at_once> base_s;
   std::fill_n(base_s.begin(), sums_s.size(), 0.0);
-  const RandomRows streams = rows(0, steps);
-  base_->add_rows(streams, first, {base_s.data(), sums_s.size()});
-  const std::size_t length = sums_s.size() / steps.count;
-  for (std::size_t row = 0; row < steps.count; ++row) {
-    const double of_worker = factor(streams[row].worker);
+  base_->add_rows(rows, first, {base_s.data(), sums_s.size()});
+  const std::size_t length = sums_s.size() / rows.count;
+  for (std::size_t row = 0; row < rows.count; ++row) {
+    const double of_worker = factor(rows[row].worker);
     for (std::size_t i = row * length; i < (row + 1) * length; ++i) sums_s[i] += of_worker * base_s[i];
   }
 }

@@ -124,12 +124,10 @@ class ComputeTime {
   RandomStream stream(std::size_t position, Rank worker, Step step) const {
     return {seed_, Purpose::delay, static_cast<std::uint8_t>(position), worker, step};
   }
-  RandomRows rows(std::size_t position, const Steps& steps) const {
-    return {stream(position, steps.worker, steps.step), steps.along, steps.count};
-  }
-  void few_durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const;
-  void add_base(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const;
-  void add_delays(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const;
+  // The rows are steps, as streams of the base or the first delay.
+  void few_durations(const RandomRows& rows, std::uint32_t first, std::span<Duration> out) const;
+  void add_base(const RandomRows& rows, std::uint32_t first, std::span<double> sums_s) const;
+  void add_delays(RandomRows rows, std::uint32_t first, std::span<double> sums_s) const;
 
   std::uint64_t seed_;
   double base_s_;
