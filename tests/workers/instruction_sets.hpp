@@ -15,7 +15,7 @@ inline void with_each_instruction_set(const std::function<void(const std::string
       {InstructionSet::scalar, "scalar"}, {InstructionSet::avx2, "AVX2"}, {InstructionSet::avx512, "AVX-512"}};
   const InstructionSet usual = instruction_set;
   for (const auto& [set, name] : sets) {
-    if (set > widest_instruction_set()) continue;
+    if (set > usual) continue;
     instruction_set = set;
     body(name);
   }

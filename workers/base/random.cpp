@@ -397,15 +397,13 @@ void fill_standard_normal(const RandomStream& stream, std::uint32_t first, std::
   for (double& u : out) u = -std::numbers::sqrt2 * boost::math::erfc_inv(2 * u);
 }
 
-InstructionSet widest_instruction_set() {
+InstructionSet instruction_set = [] {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f")) return InstructionSet::avx512;
   if (__builtin_cpu_supports("avx2")) return InstructionSet::avx2;
 #endif
   return InstructionSet::scalar;
-}
-
-InstructionSet instruction_set = widest_instruction_set();
+}();
 
 }  // namespace syncopate

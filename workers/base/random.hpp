@@ -99,9 +99,7 @@ void fill_standard_normal(const RandomStream& stream, std::uint32_t first, std::
 // The vector instructions with which random numbers and delays are drawn. All give the same bits.
 enum class InstructionSet { scalar, avx2, avx512 };
 
-InstructionSet widest_instruction_set();  // the widest set of this processor
-
-// The instruction set in use. Tests also select narrower ones.
+// The instruction set in use: the widest of this processor. Tests also select narrower ones.
 extern InstructionSet instruction_set;
 
 }  // namespace syncopate
