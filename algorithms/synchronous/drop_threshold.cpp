@@ -343,9 +343,8 @@ DropThreshold make_automatic_threshold(const AutomaticThresholdOptions& options)
               [=](const ThresholdQuestion& q) {
                 const double most = options.maximum_drop_rate.value_or(1);
                 const double threshold_s =
-                    q.drawn
-                        ? search_threshold(*q.drawn, q.serial_s, options.form, options.maximum_drop_rate).threshold
-                        : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
+                    q.drawn ? search_threshold(*q.drawn, q.serial_s, options.form, options.maximum_drop_rate).threshold
+                            : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s);
                 return ThresholdForecast{threshold_s, begins_after};
               }};
 }

@@ -129,8 +129,8 @@ double effective_speedup(double completed, int micro_batches, double threshold, 
   return completed * (slowest + serial) / (micro_batches * (std::min(threshold, slowest) + serial));
 }
 
-BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
-                             double maximum_drop_rate, double shortest) {
+double best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
+                      double maximum_drop_rate, double shortest) {
   const auto drop_rate = [&](double threshold) {
     return 1 - expected_micro_batches(micro_batches, threshold, law) / micro_batches;
   };
@@ -147,10 +147,10 @@ BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double
       best = threshold;
   };
   for (int i = 1; i <= grid; ++i) try_it(i * step);
-  if (std::isinf(best)) return {.threshold = best, .speedup = 1, .drop_rate = 0};
+  if (std::isinf(best)) return best;
   const double low = std::max({best - step, step / 2, shortest}), high = std::min(best + step, slowest);
   try_it(boost::math::tools::brent_find_minima([&](double t) { return -speedup(t); }, low, high, 40).first);
-  return {.threshold = best, .speedup = speedup(best), .drop_rate = drop_rate(best)};
+  return best;
 }
 
 double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile) {

@@ -46,18 +46,12 @@ double expected_slowest_worker(int workers, int micro_batches, const MicroBatchL
 // E[T] without a threshold, `serial` is T^c.
 double effective_speedup(double completed, int micro_batches, double threshold, double slowest, double serial);
 
-struct BestThreshold {
-  double threshold = 0;
-  double speedup = 0;    // S_eff
-  double drop_rate = 0;  // 1 - E[M~] / M
-};
-
 // Returns the threshold with the largest S_eff by the formulas among thresholds that drop at most a share
-// `maximum_drop_rate`; infinite if no threshold gains anything. `slowest` is E[T], `serial` is T^c. `shortest`: time
+// `maximum_drop_rate`, 1 - E[M~] / M; infinite if no threshold gains anything. `slowest` is E[T], `serial` is T^c. `shortest`: time
 // before which no micro-batch ends. The result is at least that: if the real distribution has a long tail, the normal
 // distribution's best threshold could be shorter.
-BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
-                             double maximum_drop_rate = 1, double shortest = 0);
+double best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
+                      double maximum_drop_rate = 1, double shortest = 0);
 
 // Quantiles of times of which some are censored (cut off).
 // Source:  Kaplan and Meier 1958, "Nonparametric Estimation from Incomplete Observations".
