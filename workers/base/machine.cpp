@@ -137,10 +137,6 @@ std::int64_t left_by_groups(const fs::path& groups, const fs::path& group, const
   return least;
 }
 
-bool has_memory(std::string_view controllers) {
-  return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
-}
-
 // Returns the bytes that a resource limit still allows. `used` names the memory that the limit counts, as
 // /proc/self/status does.
 std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
@@ -285,7 +281,7 @@ std::int64_t left_by_control_groups(const fs::path& root) {
     if (controllers.empty()) {
       for (const fs::path& place : {groups, groups / "unified"})
         least = std::min(least, left_by_groups(place, group, version_2));
-    } else if (has_memory(controllers)) {
+    } else if (fmt::format(",{},", controllers).find(",memory,") != std::string::npos) {
       least = std::min(least, left_by_groups(groups / "memory", group, version_1));
     }
   }

@@ -24,13 +24,6 @@ namespace syncopate {
 
 namespace {
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> result;
-  for (std::string& word : words) result.push_back(word.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 [[noreturn]] void fail_to_start(const std::string& program, int error) {
   throw std::runtime_error(fmt::format("cannot start {}: {}", program, std::generic_category().message(error)));
 }
@@ -122,7 +115,9 @@ std::optional<ProcessStatus> status_of(pid_t number) {
 pid_t start_child(std::vector<std::string> command) {
   int failed[2];
   if (pipe2(failed, O_CLOEXEC) != 0) fail_to_start(command.front(), errno);
-  const std::vector<char*> words = pointers(command);
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) become(words.data(), parent, failed[1]);
