@@ -20,11 +20,6 @@ Bursts::Bursts(double mean_on_steps, double mean_off_steps, std::size_t chains) 
   flips_ = stay_on < turn_on;
 }
 
-bool Bursts::starts_on(RandomStream stream) const {
-  stream.step = 0;
-  return stream.uniform(0) < share_;
-}
-
 // Goes back from the stream's step to the last one at which the state is known without earlier steps.
 bool Bursts::is_on(RandomStream stream) const {
   const Step::Rep step = stream.step.value();
@@ -32,11 +27,15 @@ bool Bursts::is_on(RandomStream stream) const {
   std::atomic<std::int64_t>* const memory = chain < memory_.size() ? &memory_[chain] : nullptr;
   const std::int64_t remembered = memory ? memory->load(std::memory_order_relaxed) : 0;
   bool changed = false;
+  const auto starts_on = [&] {
+    stream.step = 0;
+    return stream.uniform(0) < share_;
+  };
   const bool always_flips = on_below_ <= 0 && off_from_ >= 1;
   const auto known = [&](Step::Rep at, bool& state) {
     if (remembered > 0 && at == remembered / 2 - 1) return state = remembered % 2, true;
-    if (at == 0) return state = starts_on(stream), true;
-    if (always_flips) return state = starts_on(stream) != (at % 2 == 1), true;
+    if (at == 0) return state = starts_on(), true;
+    if (always_flips) return state = starts_on() != (at % 2 == 1), true;
     stream.step = at;
     const double u = stream.uniform(0);
     state = u < on_below_;
@@ -214,7 +213,8 @@ void check_size_of_trace(Settings& settings, const DelayReach& reach, const Dela
 }  // namespace
 
 std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach) {
-  if (reach.everything()) return process;
+  if (reach.scope == DelayScope::micro_batch && reach.group_size == 1 && reach.workers.empty() && !reach.bursts)
+    return process;
   return std::make_shared<ScopedDelay>(std::move(process), reach);
 }
 

@@ -31,8 +31,6 @@ class Bursts {
   double share() const { return share_; }  // share of steps that are on
 
  private:
-  bool starts_on(RandomStream stream) const;
-
   // One uniform number per step decides: below `on_below_` the step is on, from `off_from_` on it is off. Between these
   // the state of the step before stays, or changes (`flips_`) if states are so short that changing is more likely.
   double share_;
@@ -84,8 +82,6 @@ struct DelayReach {
   std::vector<int> workers{};            // workers that have the delay; empty: all
   std::optional<BurstLengths> bursts{};  // if given, the delay occurs only in bursts
   int cluster_size = 0;                  // number of workers whose bursts are cached
-
-  bool everything() const { return scope == DelayScope::micro_batch && group_size == 1 && workers.empty() && !bursts; }
 };
 
 // Restricts a process to this reach. Group g draws the random numbers of worker g. Scope "worker" and bursts have
