@@ -161,11 +161,11 @@ std::size_t utf8_until(std::string_view text) {
 
 std::string shown_number(double value, int digits) { return significant(value, digits, false); }
 
-std::string with_decimals(double value, int decimals, bool with_sign) {
+std::string with_decimals(double value, int decimals) {
   const double size = std::abs(value);
   const bool is_plain =
       value == 0 || !std::isfinite(value) || (size >= std::pow(10, 1 - decimals) && size < first_scientific);
-  return is_plain ? fixed(value, decimals, with_sign) : significant(value, std::clamp(decimals, 2, 4), with_sign);
+  return is_plain ? fixed(value, decimals, false) : significant(value, std::clamp(decimals, 2, 4), false);
 }
 
 std::string error_text(double value, int decimals) {

@@ -35,8 +35,8 @@ std::string foreign_form(std::string_view begin);
 std::string shown_number(double value, int digits = 4);
 
 // Formats with a fixed number of decimals: 0.50. Formats like shown_number from 1e7 on, and if the decimals would show
-// fewer than two significant digits (0.0004 with two decimals). With `with_sign`, positive numbers get a sign, too.
-std::string with_decimals(double value, int decimals, bool with_sign = false);
+// fewer than two significant digits (0.0004 with two decimals).
+std::string with_decimals(double value, int decimals);
 
 // Formats a deviation from a reference value with its sign and a fixed number of decimals, however small: +0.03, -0.00.
 // Formats like shown_number from 1e7 on.
