@@ -375,7 +375,7 @@ JudgedPoint shown(JudgedPoint point, const ShownEffect& effect) {
 std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
   const JudgedPoint point = shown(judged, effect);
   const double half = point.interval ? (point.interval->high - point.interval->low) / 2 : 0;
-  const SamePlace text = SamePlace::of(point.mean, half);
+  const SamePlace text(point.mean, half);
   std::string figure = text(point.mean);
   if (!effect.unit.empty()) figure += " " + effect.unit;
   if (point.interval) figure += fmt::format(" [{}, {}]", text(point.interval->low), text(point.interval->high));

@@ -254,7 +254,7 @@ double half_width(const PairedDifference& found) { return (found.interval->high 
 
 std::string difference_text(const PairedDifference& found, double times) {
   const bool has_width = found.interval && !is_exact(found);
-  const SamePlace text = SamePlace::of(times * found.mean, has_width ? times * half_width(found) : 0);
+  const SamePlace text(times * found.mean, has_width ? times * half_width(found) : 0);
   if (is_exact(found) && found.mean == 0) return fmt::format("0 {}", exact);
   if (is_exact(found)) return fmt::format("{} {}", text(times * found.mean, true), exact);
   if (!found.interval) return text(times * found.mean, true);
@@ -264,7 +264,7 @@ std::string difference_text(const PairedDifference& found, double times) {
 
 std::string ratio_text(const PairedDifference& ratio) {
   if (!ratio.interval) return with_decimals(1 + ratio.mean, 4);
-  const SamePlace text = SamePlace::of(1 + ratio.mean, is_exact(ratio) ? 0 : half_width(ratio));
+  const SamePlace text(1 + ratio.mean, is_exact(ratio) ? 0 : half_width(ratio));
   if (is_exact(ratio)) return fmt::format("{} {}", text(1 + ratio.mean), exact);
   return fmt::format("{} [{}, {}]{}", text(1 + ratio.mean), text(1 + ratio.interval->low),
                      text(1 + ratio.interval->high), ratio.is_significant() ? "*" : "");

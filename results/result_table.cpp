@@ -172,7 +172,7 @@ std::string scaled_text(const Statistics& statistics) {
   return fmt::format("{:.3g}", statistics.mean);
 }
 
-std::string seconds_text(double seconds) { return SamePlace::of(seconds, 0)(seconds); }
+std::string seconds_text(double seconds) { return SamePlace(seconds, 0)(seconds); }
 
 std::string in_percent(const Statistics& statistics) {
   return mean_and_deviation({statistics.n, statistics.mean * 100, statistics.std * 100});
@@ -446,7 +446,7 @@ std::string unshared_links_text(std::span<const std::pair<std::string, bool>> ro
 
 std::string mean_and_deviation(const Statistics& statistics) {
   if (statistics.n == 0) return "-";
-  const SamePlace text = SamePlace::of(statistics.mean, statistics.std);
+  const SamePlace text(statistics.mean, statistics.std);
   if (!(statistics.std > 0)) return text(statistics.mean);
   return fmt::format("{} +- {}", text(statistics.mean), text(statistics.std));
 }

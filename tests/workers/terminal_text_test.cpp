@@ -58,7 +58,7 @@ TEST(ShownNumber, AnErrorOfNothingIsZero) {
 
 TEST(SamePlace, IsThatOfTheUncertainty) {
   const auto both = [](double mean, double deviation) {
-    const SamePlace text = SamePlace::of(mean, deviation);
+    const SamePlace text(mean, deviation);
     return text(mean) + " " + text(deviation);
   };
   EXPECT_EQ(both(88.1234, 0.1034), "88.12 0.10");
@@ -73,7 +73,7 @@ TEST(SamePlace, IsThatOfTheUncertainty) {
 }
 
 TEST(SamePlace, IsThatOfTheFourthDigitWithoutUncertainty) {
-  const auto one = [](double value) { return SamePlace::of(value, 0)(value); };
+  const auto one = [](double value) { return SamePlace(value, 0)(value); };
   for (const auto& [value, text] : std::vector<Shown>{{1e-7, "1.000e-07"},
                                                       {8e29, "8.000e+29"},
                                                       {0.33123, "0.3312"},
@@ -83,8 +83,8 @@ TEST(SamePlace, IsThatOfTheFourthDigitWithoutUncertainty) {
                                                       {infinity, "inf"},
                                                       {1234567, "1234567"}})
     EXPECT_EQ(one(value), text);
-  EXPECT_EQ(SamePlace::of(0.25, 0.1)(0.25, true), "+0.25");
-  EXPECT_EQ(SamePlace::of(-2.5e-7, 1e-8)(-2.5e-7, true), "-2.50e-07");
+  EXPECT_EQ(SamePlace(0.25, 0.1)(0.25, true), "+0.25");
+  EXPECT_EQ(SamePlace(-2.5e-7, 1e-8)(-2.5e-7, true), "-2.50e-07");
 }
 
 using namespace std::string_literals;

@@ -173,17 +173,14 @@ std::string error_text(double value, int decimals) {
                                                                      : significant(value, 4, true);
 }
 
-SamePlace::SamePlace(double largest, int last_place) : last_place_(last_place) {
-  is_plain_ = !(largest >= first_scientific) && (last_place >= -most_decimals || largest >= least_plain);
-}
-
-SamePlace SamePlace::of(double mean, double uncertainty) {
+SamePlace::SamePlace(double mean, double uncertainty) {
   constexpr int digits_of_mean = 4, digits_of_uncertainty = 2;
   const bool has_any = uncertainty > 0 && std::isfinite(uncertainty);
   const double shown = has_any ? uncertainty : std::abs(mean);
-  if (!(shown > 0) || !std::isfinite(shown)) return {0, 0};
-  return {std::max(std::abs(mean), has_any ? uncertainty : 0),
-          place_of(shown) + 1 - (has_any ? digits_of_uncertainty : digits_of_mean)};
+  if (!(shown > 0) || !std::isfinite(shown)) return;
+  last_place_ = place_of(shown) + 1 - (has_any ? digits_of_uncertainty : digits_of_mean);
+  const double largest = std::max(std::abs(mean), shown);
+  is_plain_ = !(largest >= first_scientific) && (last_place_ >= -most_decimals || largest >= least_plain);
 }
 
 std::string SamePlace::operator()(double value, bool with_sign) const {

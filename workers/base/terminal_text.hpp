@@ -45,17 +45,14 @@ std::string error_text(double value, int decimals = 2);
 // Formats numbers that are shown together (a mean, its deviation, its interval's ends) with one last decimal place.
 class SamePlace {
  public:
-  // The last digit shown has the place value 10^last_place. `largest` is the largest magnitude among the numbers.
-  SamePlace(double largest, int last_place);
-
   // Shows two digits of `uncertainty` (a standard deviation or half an interval). If that is 0, four digits of `mean`.
-  static SamePlace of(double mean, double uncertainty);
+  SamePlace(double mean, double uncertainty);
 
   std::string operator()(double value, bool with_sign = false) const;
 
  private:
-  int last_place_;
-  bool is_plain_;
+  int last_place_ = 0;  // the last digit shown has the place value 10^last_place
+  bool is_plain_ = true;
 };
 
 // Standard output or standard error. Write errors are stored and never thrown, because results matter more than
