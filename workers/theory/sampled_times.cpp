@@ -105,7 +105,6 @@ MicroBatchLaw law_of(const MeanAndDeviation& step, int micro_batches) {
 MeanAndDeviation moments_of(const StepLaw& step) { return {step.mean_s, std::sqrt(step.variance_s2)}; }
 MeanAndDeviation moments_of(std::span<const double> values) { return moments_of(sample_law(values)); }
 
-// The mean and deviation of a step, for a group of workers.
 struct GroupMoments {
   int workers = 1;
   MeanAndDeviation drawn{};

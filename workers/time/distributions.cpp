@@ -106,7 +106,6 @@ std::shared_ptr<const DelayProcess> drawn_one_by_one(const DelayMoments& moments
   });
 }
 
-// Returns a Boost distribution as a table.
 template <typename Law>
 std::shared_ptr<const QuantileTable> table_of(const Law& law) {
   return std::make_shared<const QuantileTable>([law](double p) { return quantile(law, p); },
@@ -367,7 +366,7 @@ Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
   return bounded_lognormal_delay(form, read_s(settings, context, "scale", "The factor of the bounded number.", 1.0));
 }
 
-// The histogram to read; null after a fault.
+// Returns null after a fault.
 std::shared_ptr<const Histogram> read_histogram_data(Settings& settings) {
   const Key data{"data", "Name of a histogram that is part of the program; replaces `file`."};
   if (settings.has("data")) {

@@ -92,7 +92,7 @@ Link slower(const Link& a, const Link& b) {
 Hop own_hop(int link, Duration occupied) { return {.link = link, .links = 1, .occupied = occupied}; }
 Hop uplink_hop(int uplink, Duration occupied) { return {.uplink = uplink, .uplinks = 1, .occupied = occupied}; }
 
-// Base class of all models with links. It knows own links and uplinks, and how collectives and messages occupy them.
+// The base class of all models with links: how collectives and messages occupy own links and uplinks.
 class LinkedNetwork : public NetworkModel {
  public:
   // `server_alone`: default link of a server that is outside of groups.
@@ -123,7 +123,6 @@ class LinkedNetwork : public NetworkModel {
   std::optional<Overlap> overlap() const override { return options_.overlap; }
   Route route(const MessageCall& call) const override { return options_.contention ? way_of(call) : Route(); }
 
-  // The members' links are occupied for the transfer time; the latencies follow.
   Route route(const CollectiveCall& call) const override {
     Route route;
     if (call.members == 1 || !options_.contention) return route;
@@ -164,7 +163,6 @@ class LinkedNetwork : public NetworkModel {
     const int in_first = (first + 1) * options_.group_size - call.first.value;
     return std::max(in_first, call.members - in_first);
   }
-  // Returns the slowest own link of the members.
   Link slowest_of(const CollectiveCall& call) const {
     const auto begin = static_cast<std::size_t>(call.first.value);
     const std::size_t end = begin + static_cast<std::size_t>(call.members);

@@ -32,7 +32,6 @@ void QuantileTable::add(std::span<const double> u, const Transformation& form, s
 #if defined(__x86_64__)
 namespace {
 
-// Transposes four rows of four doubles.
 struct Square {
   __m256d a, b, c, d;
 };
