@@ -115,7 +115,8 @@ class ObservedGradients {
 
   void take_moments(const std::optional<GradientMoments>& newest) {
     if (!newest) return;
-    const GradientMoments before = moments_.value_or(*newest);
+    const GradientMoments before = has_moments_ ? moments_ : *newest;
+    has_moments_ = true;
     moments_ = {.squared_norm = mixed(before.squared_norm, newest->squared_norm),
                 .variance = mixed(before.variance, newest->variance)};
   }
@@ -123,11 +124,11 @@ class ObservedGradients {
   // The number of gradients that the next step waits for, with this many workers; the maximum if no moments are known.
   int wanted(int workers) const {
     const int most = std::min(options_.most.value_or(workers), workers), fewest = std::min(options_.fewest, most);
-    if (!moments_) return most;
+    if (!has_moments_) return most;
     std::vector<double> arrival_s(std::min(arrival_s_.size(), static_cast<std::size_t>(most)));
     std::partial_sum(arrival_s_.begin(), arrival_s_.begin() + std::ssize(arrival_s), arrival_s.begin(),
                      [](double earlier, double later) { return std::max(earlier, later); });
-    return std::clamp(best_gradients(*moments_, options_.rate_times_smoothness, arrival_s), fewest, most);
+    return std::clamp(best_gradients(moments_, options_.rate_times_smoothness, arrival_s), fewest, most);
   }
 
  private:
@@ -140,7 +141,8 @@ class ObservedGradients {
   DynamicBackupOptions options_;
   std::vector<Version> versions_;
   std::vector<double> arrival_s_;  // [k - 1]: mean arrival time of a version's k-th gradient, for each k seen so far
-  std::optional<GradientMoments> moments_;
+  GradientMoments moments_;
+  bool has_moments_ = false;  // not an optional, of which GCC 12 wrongly warns that it may be uninitialized
 };
 
 class DynamicBackup : public FreshGradients {
