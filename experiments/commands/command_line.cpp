@@ -512,6 +512,15 @@ void choose_runs(Experiment& experiment, const std::vector<std::string>& names) 
   });
 }
 
+std::vector<std::string> arguments_of_run(const CommandLine& line) {
+  std::vector<std::string> words = {"run", line.file};
+  words.insert(words.end(), line.overrides.begin(), line.overrides.end());
+  for (const std::string& name : line.profiles) words.insert(words.end(), {"--profile", name});
+  words.insert(words.end(), {"--results", line.options.results_directory, "--quiet"});
+  if (line.options.rerun) words.emplace_back("--rerun");
+  return words;
+}
+
 CommandLine parse_command_line(int argc, char** argv) {
   CommandLine line;
   CLI::App app("Syncopate compares methods of data-parallel training under the same stragglers.", "syncopate");

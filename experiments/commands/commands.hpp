@@ -35,8 +35,6 @@ using Action = std::function<void()>;
 // `syncopate compare`: runs an experiment on the simulated cluster and under MPI, and shows the error of the
 // simulation.
 struct CompareOptions {
-  RunOptions run;                      // its `cluster` and `mpi` are not used
-  std::vector<std::string> arguments;  // the command line's overrides and profiles, for the processes under MPI
   std::string mpiexec;  // command that starts MPI programs; empty: $MPIEXEC, or the launcher found at build time
   Tolerances tolerances;
   bool all_seeds = false;  // false: only the first seed
@@ -45,14 +43,11 @@ struct CompareOptions {
   std::string markdown;    // further file for the result as a table; empty: none
 };
 
-// The override with which the experiment must be loaded, so that models can be compared.
-inline constexpr const char* compare_override = "recording.parameters=true";
-
 // Executes missing runs, prints the table, and writes compare.json into the experiment's directory. Each run under MPI
 // is a separate launch, so that its failure does not affect the others. The exit status is 1 if a run could not be
 // compared or, with `check`, exceeds a tolerance. It is 2 if the results directory, the launcher or a file cannot be
 // used.
-int compare(const Experiment& experiment, const CompareOptions& options);
+int compare(const Experiment& experiment, const CommandLine& line);
 
 // `run --jobs N` and `run --share`: several processes execute an experiment's runs (execution/runner.hpp).
 //
@@ -410,6 +405,9 @@ struct CommandLine {
   ClaimsOptions claims;
   std::int64_t most_runs = LoadOptions().most_runs;
 };
+
+// Returns arguments of `run` for a process that executes runs of this command line's experiment and prints only errors.
+std::vector<std::string> arguments_of_run(const CommandLine& line);
 
 // Throws ConfigurationFault if the arguments are not valid.
 CommandLine parse_command_line(int argc, char** argv);

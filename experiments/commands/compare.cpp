@@ -134,13 +134,14 @@ std::optional<double> distance_of_models(const fs::path& simulated, const fs::pa
 
 class Comparison {
  public:
-  Comparison(const Experiment& experiment, const CompareOptions& options)
+  Comparison(const Experiment& experiment, const CommandLine& line)
       : experiment_(experiment),
-        options_(options),
+        line_(line),
+        options_(line.compare),
         machine_{.processor = processor_name(),
                  .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
                  .load = load_average()} {
-    if (!options.all_seeds) {
+    if (!options_.all_seeds) {
       std::erase_if(experiment_.runs, [&](const Run& run) { return run.seed != experiment.seeds.front(); });
       experiment_.seeds.resize(1);
     }
@@ -182,13 +183,14 @@ class Comparison {
     return all_ran && (!options_.check || all_within(runs, options_.tolerances)) ? exit_success : exit_failure;
   }
 
-  fs::path directory(const Run& run, bool mpi) const { return run_directory(options_.run.results_directory, run, mpi); }
-  bool is_to_do(const Run& run) const { return options_.run.rerun || !finished_before(directory(run, true), run); }
+  fs::path directory(const Run& run, bool mpi) const {
+    return run_directory(line_.options.results_directory, run, mpi);
+  }
+  bool is_to_do(const Run& run) const { return line_.options.rerun || !finished_before(directory(run, true), run); }
 
   int simulate() const {
-    RunOptions options = options_.run;
+    RunOptions options = line_.options;
     options.cluster = ClusterChoice::simulated;
-    options.mpi = nullptr;
     options.tables = false;
     return run_experiment(experiment_, options);
   }
@@ -202,7 +204,7 @@ class Comparison {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       if (interrupted()) throw Interrupted();
       if (!is_to_do(runs[i])) continue;
-      if (!options_.run.quiet)
+      if (!line_.options.quiet)
         standard_error.write(fmt::format("under MPI, {} of {}: {}, seed {}\n", ++number, to_do,
                                          printable(runs[i].method), runs[i].seed));
       try {
@@ -218,18 +220,13 @@ class Comparison {
   // Starts a run under MPI. Its processes read the same file, and --only selects the run by its hash.
   void launch(const std::vector<std::string>& launcher, const Run& run) {
     const int ranks = ranks_needed(run.cluster.workers, run.algorithm->traits().servers);
-    std::vector<std::string> arguments{"run", experiment_.file};
-    arguments.insert(
-        arguments.end(),
-        {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // already checked by this process
-    arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
-    if (run.cluster.measured_micro_batch_s) {  // so that it is not measured again
-      arguments.push_back("cluster.micro_batch_s=" + measured_text(run.cluster));
-      arguments.emplace_back("cluster.micro_batch_measured=true");
-    }
-    arguments.insert(arguments.end(), {compare_override, "--only", run.hash, "--cluster", "mpi", "--quiet", "--results",
-                                       options_.run.results_directory});
-    if (options_.run.rerun) arguments.emplace_back("--rerun");
+    std::vector<std::string> arguments = arguments_of_run(line_);
+    const std::string no_limit = std::to_string(std::numeric_limits<std::int64_t>::max());  // this process checked it
+    arguments.insert(arguments.end(), {"--only", run.hash, "--cluster", "mpi", "--limit", no_limit});
+    if (line_.oversubscribes) arguments.emplace_back("--oversubscribe");
+    if (run.cluster.measured_micro_batch_s)  // so that it is not measured again
+      arguments.insert(arguments.end(),
+                       {"cluster.micro_batch_s=" + measured_text(run.cluster), "cluster.micro_batch_measured=true"});
     const int status = run_under_mpi(launcher, ranks, arguments);
     if (status == exit_interrupted) throw Interrupted();
     if (status != exit_success)
@@ -266,7 +263,7 @@ class Comparison {
 
   void write(const std::vector<ComparedRun>& runs) const {
     const std::string json = comparison_json(experiment_.name, runs, options_.tolerances, machine_);
-    replace_file(experiment_directory(options_.run.results_directory, experiment_.name) / "compare.json", json);
+    replace_file(experiment_directory(line_.options.results_directory, experiment_.name) / "compare.json", json);
     if (!options_.json.empty()) replace_named_file(options_.json, json);
     if (!options_.markdown.empty())
       replace_named_file(options_.markdown,
@@ -274,6 +271,7 @@ class Comparison {
   }
 
   Experiment experiment_;  // contains only the requested seeds
+  const CommandLine& line_;
   const CompareOptions& options_;
   ComparisonMachine machine_;
   std::vector<std::string> launch_failures_;  // by run; empty: no failure
@@ -281,9 +279,9 @@ class Comparison {
 
 }  // namespace
 
-int compare(const Experiment& experiment, const CompareOptions& options) {
+int compare(const Experiment& experiment, const CommandLine& line) {
   install_interrupt_handlers();
-  return Comparison(experiment, options).run();
+  return Comparison(experiment, line).run();
 }
 
 }  // namespace syncopate

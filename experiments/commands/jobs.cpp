@@ -123,46 +123,42 @@ struct Division {
   int threads = 1;                // per process
   std::int64_t memory_bytes = 0;  // memory limit per process
 };
+
 std::vector<std::string> job_command(const CommandLine& line, const Division& division, const std::string& call) {
-  std::vector<std::string> words = {"run", line.file};
-  words.insert(words.end(), line.overrides.begin(), line.overrides.end());
-  for (const std::string& name : line.profiles) words.insert(words.end(), {"--profile", name});
+  std::vector<std::string> words = arguments_of_run(line);
   for (const std::string& name : line.only) words.insert(words.end(), {"--only", name});
-  words.insert(words.end(),
-               {"--limit", std::to_string(line.most_runs), "--results", line.options.results_directory, "--threads",
-                std::to_string(division.threads), "--retry", std::to_string(line.options.retries), "--lease-timeout",
-                fmt::format("{}", line.side_by_side.time_out_s), "--quiet", "--share", "--job-of", call});
-  if (line.options.rerun) words.emplace_back("--rerun");
+  words.insert(words.end(), {"--limit", std::to_string(line.most_runs), "--threads", std::to_string(division.threads),
+                             "--retry", std::to_string(line.options.retries), "--lease-timeout",
+                             fmt::format("{}", line.side_by_side.time_out_s), "--share", "--job-of", call});
   return words;
 }
 
-std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
+std::ptrdiff_t runs_left(const Experiment& experiment, const RunOptions& options) {
   const std::vector<Run> trials = first_trials(experiment);
-  if (options.rerun) return trials.size() + experiment.runs.size();
+  if (options.rerun) return std::ssize(trials) + std::ssize(experiment.runs);
   const auto count = [&](std::span<const Run> runs) {
-    const std::vector<int> to_do = runs_to_do(runs, options.results_directory, false);
-    return static_cast<std::size_t>(std::ranges::count(to_do, 1));
+    return std::ranges::count(runs_to_do(runs, options.results_directory, false), 1);
   };
-  return std::max(count(trials), experiment.tuning ? experiment.runs.size() : count(experiment.runs));
+  return std::max(count(trials), experiment.tuning ? std::ssize(experiment.runs) : count(experiment.runs));
 }
 
-// Returns the number of processes, and the threads and memory of each. For "auto", the number is limited by the
-// number of threads, the runs to do and the free memory (execution/cost.hpp). `memory_bytes`: --memory; 0: no limit.
-Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads,
-                     std::int64_t memory_bytes) {
-  const int most = static_cast<int>(std::min<std::size_t>(to_do, std::numeric_limits<int>::max()));
+// Returns the number of processes, and the threads and memory of each. With --jobs auto, the number is limited by the
+// number of threads, the runs to do and the free memory (execution/cost.hpp).
+Division division_of(const Experiment& experiment, const CommandLine& line) {
+  const int threads = memory_use(line, 0).threads;
   const std::int64_t free = free_memory_bytes();
-  const auto memory = static_cast<double>(memory_bytes > 0 ? std::min(memory_bytes, free) : free);
+  const auto memory = static_cast<double>(line.memory_bytes > 0 ? std::min(line.memory_bytes, free) : free);
   int number = 1;
-  if (jobs == "auto") {
+  if (line.side_by_side.jobs == "auto") {
     std::vector<const Run*> runs;
     for (const Run& run : experiment.runs) runs.push_back(&run);
     const double largest = std::max(1.0, largest_need(runs, {.threads = 1}).need.total());
     number = static_cast<int>(std::clamp(memory / largest, 1.0, static_cast<double>(threads)));
   } else {
-    number = std::stoi(jobs);
+    number = std::stoi(line.side_by_side.jobs);
   }
-  number = std::clamp(number, 1, std::max(1, most));
+  const auto most = std::max<std::ptrdiff_t>(1, runs_left(experiment, line.options));
+  number = static_cast<int>(std::clamp<std::ptrdiff_t>(number, 1, most));
   return {.jobs = number,
           .threads = std::max(1, threads / number),
           .memory_bytes = static_cast<std::int64_t>(memory / number)};
@@ -504,10 +500,7 @@ int run_side_by_side(const Experiment& experiment, const CommandLine& line) {
                          .hardly_held = static_cast<std::int64_t>(stack_room(experiment.runs))});
   if (side.jobs.empty()) return run_experiment(experiment, options);
 
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int threads = options.threads > 0 ? options.threads : cores;
-  const Division division =
-      division_of(experiment, runs_left(experiment, options), side.jobs, threads, line.memory_bytes);
+  const Division division = division_of(experiment, line);
   refuse_beyond_memory(experiment, line,
                        {.threads = division.threads, .processes = division.jobs, .limit_bytes = line.memory_bytes});
   if (division.jobs == 1) return run_experiment(experiment, options);

@@ -38,8 +38,7 @@ std::string describe(const Run& run, bool is_tuned) {
 
 RunPlan work_of(std::span<const Run> runs, std::span<const Run> later, const CommandLine& line) {
   const std::string& results = line.options.results_directory;
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  PlanOptions options{.results = results, .threads = line.options.threads > 0 ? line.options.threads : cores};
+  PlanOptions options{.results = results, .threads = memory_use(line, 0).threads};
   if (line.measures)
     options.measure = [](const Run& run) -> std::optional<double> {
       if (!has_device_of(run)) return std::nullopt;
@@ -190,12 +189,7 @@ void prepare_experiment(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
   if (line.command == "compare") {
     if (session.active()) throw ConfigurationFault("compare starts MPI processes itself: start it without mpirun");
-    line.compare.run = line.options;
-    line.compare.arguments = line.overrides;
-    for (const std::string& profile : line.profiles)
-      line.compare.arguments.insert(line.compare.arguments.end(), {"--profile", profile});
-    if (line.oversubscribes) line.compare.arguments.emplace_back("--oversubscribe");
-    line.overrides.emplace_back(compare_override);
+    line.overrides.emplace_back("recording.parameters=true");  // so that models can be compared
   }
   if (!line.accepted.empty() && !std::filesystem::is_directory(line.accepted))
     throw ConfigurationFault(fmt::format(
@@ -341,7 +335,7 @@ int execute(Task& task, const MpiSession& session) {
   if (blas_is_reference())
     print(session, standard_error,
           "warning: BLAS is the reference library, which is about ten times slower than OpenBLAS; install OpenBLAS\n");
-  if (line.command == "compare") return compare(experiment, line.compare);
+  if (line.command == "compare") return compare(experiment, line);
   line.options.mpi = &session;
   line.options.plan = true;
   line.options.table_width = terminal_columns(STDOUT_FILENO);
