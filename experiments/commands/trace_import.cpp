@@ -27,6 +27,8 @@ struct ImportedRow {
   std::int64_t worker = 0, step = 0, micro_batch = 0;
   double duration_s = 0;
   std::int64_t line = 0;  // line in a CSV file
+
+  auto place() const { return std::tie(worker, step, micro_batch); }
 };
 
 constexpr const char* step_name = "ProfilerStep#";
@@ -76,111 +78,68 @@ struct RankTrace {
   std::string fault{};  // why an event cannot be used; empty: all can
 };
 
-// Reads Chrome's JSON event by event. Takes complete events ("ph": "X") of the user's ranges and of profiler steps.
-// Source:  the Trace Event Format; names, categories and distributedInfo as torch.profiler writes them.
-class ProfilerReader : public nlohmann::json_sax<nlohmann::json> {
- public:
-  ProfilerReader(RankTrace& trace, const std::string& range, bool gpu) : trace_(trace), range_(range), gpu_(gpu) {}
-
-  const std::string& problem() const { return problem_; }
-
-  bool key(string_t& name) override {
-    key_ = name;
-    if (depth_ == 1) section_ = name;
-    return true;
-  }
-  bool string(string_t& value) override {
-    if (!is_in_event()) return true;
-    if (key_ == "name") event_.name = value;
-    if (key_ == "cat") event_.category = value;
-    if (key_ == "ph") event_.phase = value;
-    return true;
-  }
-  bool number_integer(number_integer_t value) override { return number(static_cast<double>(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return number(static_cast<double>(value)); }
-  bool number_float(number_float_t value, const string_t&) override { return number(value); }
-  bool start_object(std::size_t) override {
-    ++depth_;
-    if (depth_ == event_depth()) event_ = {};
-    return true;
-  }
-  bool end_object() override {
-    if (is_in_event()) take_event();
-    --depth_;
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    if (depth_ == 0) is_bare_list_ = true;
-    ++depth_;
-    return true;
-  }
-  bool end_array() override {
-    --depth_;
-    return true;
-  }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    problem_ = fmt::format("is no JSON at byte {}", position);
-    return false;
-  }
-
- private:
-  struct Event {
-    std::string name, category, phase;
-    std::optional<double> begin_us, duration_us;
+// Takes an event of the user's ranges or of a profiler step, if it is complete ("ph": "X").
+void take_event(const nlohmann::json& event, const TraceImportOptions& options, RankTrace& trace) {
+  const auto text = [&event](const char* key) {
+    const auto found = event.find(key);
+    return found != event.end() && found->is_string() ? found->get<std::string>() : "";
   };
-
-  // Returns the depth of an event's object: below "traceEvents", or in a file that is a plain list of events.
-  int event_depth() const { return is_bare_list_ ? 2 : section_ == "traceEvents" ? 3 : -1; }
-  bool is_in_event() const { return depth_ == event_depth(); }
-
-  bool number(double value) {
-    if (depth_ == 2 && section_ == "distributedInfo" && key_ == "rank") trace_.rank = static_cast<std::int64_t>(value);
-    if (!is_in_event()) return true;
-    if (key_ == "ts") event_.begin_us = value;
-    if (key_ == "dur") event_.duration_us = value;
-    return true;
+  const auto begin = event.find("ts"), duration = event.find("dur");
+  const std::string name = text("name"), category = text("cat");
+  const bool is_of_gpu = category == "gpu_user_annotation";
+  const bool is_timed = begin != event.end() && begin->is_number() && duration != event.end() && duration->is_number();
+  if (text("ph") != "X" || !is_timed || is_of_gpu != options.gpu) return;
+  const Span span{begin->get<double>(), duration->get<double>()};
+  if (span.duration_us < 0 && trace.fault.empty())
+    trace.fault = fmt::format("the event \"{}\" at ts = {} has dur = {}; must be at least 0", name, span.begin_us,
+                              span.duration_us);
+  if (name.starts_with(step_name)) {
+    const auto step = number_in(std::string_view(name).substr(std::string_view(step_name).size()));
+    if (step && !trace.steps.emplace(static_cast<std::int64_t>(*step), span).second)
+      trace.repeated.insert(static_cast<std::int64_t>(*step));
+  } else if (name == options.range) {
+    trace.micro_batches.push_back(span);
+  } else if (category == "user_annotation" || is_of_gpu) {
+    constexpr std::size_t most_names = 1000;
+    if (trace.ranges.size() < most_names) trace.ranges.insert(name);
   }
+}
 
-  void take_event() {
-    const bool is_of_gpu = event_.category == "gpu_user_annotation";
-    if (event_.phase != "X" || !event_.begin_us || !event_.duration_us || is_of_gpu != gpu_) return;
-    const Span span{*event_.begin_us, *event_.duration_us};
-    if (span.duration_us < 0 && trace_.fault.empty())
-      trace_.fault = fmt::format("the event \"{}\" at ts = {} has dur = {}; must be at least 0", event_.name,
-                                 span.begin_us, span.duration_us);
-    if (event_.name.starts_with(step_name)) {
-      const std::string_view digits = std::string_view(event_.name).substr(std::string_view(step_name).size());
-      const auto step = number_in(digits);
-      if (step && !trace_.steps.emplace(static_cast<std::int64_t>(*step), span).second)
-        trace_.repeated.insert(static_cast<std::int64_t>(*step));
-    } else if (event_.name == range_) {
-      trace_.micro_batches.push_back(span);
-    } else if (event_.category == "user_annotation" || is_of_gpu) {
-      constexpr std::size_t most_names = 1000;
-      if (trace_.ranges.size() < most_names) trace_.ranges.insert(event_.name);
-    }
+// Reads Chrome's JSON, of which only one event at a time is in memory.
+// Source:  the Trace Event Format; names, categories and distributedInfo as torch.profiler writes them.
+RankTrace read_events(const std::string& file, const TraceImportOptions& options) {
+  using Part = nlohmann::json::parse_event_t;
+  RankTrace trace;
+  bool is_bare_list = false;  // whether the file is a plain list of events, without "traceEvents"
+  std::string section;        // key of the outermost object
+  const auto keep = [&](int depth, Part part, nlohmann::json& value) {
+    if (depth == 0 && part == Part::array_start) is_bare_list = true;
+    if (depth == 1 && part == Part::key) section = value.get<std::string>();
+    const bool is_of_events = is_bare_list || section == "traceEvents", is_of_ranks = section == "distributedInfo";
+    if (depth == 1 && part == Part::object_end && is_of_ranks && value.contains("rank") && value["rank"].is_number())
+      trace.rank = static_cast<std::int64_t>(value["rank"].get<double>());
+    const bool is_event = part == Part::object_end && depth == (is_bare_list ? 1 : 2) && is_of_events;
+    if (is_event) take_event(value, options, trace);
+    const bool begins_section = depth == 1 && (part == Part::object_start || part == Part::array_start);
+    return begins_section ? is_of_events || is_of_ranks : !is_event;
+  };
+  FileText text(file);
+  std::istream stream(&text);
+  const auto fault = [&file](const std::string& what) {
+    return ConfigurationFault(fmt::format("{}: {}; must be a trace of the PyTorch profiler", file, what));
+  };
+  try {
+    [[maybe_unused]] const nlohmann::json rest = nlohmann::json::parse(stream, keep);
+  } catch (const nlohmann::json::parse_error& problem) {
+    throw fault(fmt::format("is no JSON at byte {}", problem.byte));
+  } catch (const nlohmann::json::out_of_range&) {
+    throw fault("contains a number that is too large");
   }
-
-  RankTrace& trace_;
-  std::string range_;
-  bool gpu_ = false;
-  bool is_bare_list_ = false;
-  int depth_ = 0;
-  std::string section_{}, key_{}, problem_{};
-  Event event_{};
-};
+  return trace;
+}
 
 RankTrace read_rank(const std::string& file, const TraceImportOptions& options) {
-  FileText text(file);
-  RankTrace trace;
-  ProfilerReader reader(trace, options.range, options.gpu);
-  std::istream stream(&text);
-  nlohmann::json::sax_parse(stream, &reader);
-  if (!reader.problem().empty())
-    throw ConfigurationFault(fmt::format("{}: {}; must be a trace of the PyTorch profiler", file, reader.problem()));
+  RankTrace trace = read_events(file, options);
   if (!trace.fault.empty()) throw ConfigurationFault(fmt::format("{}: {}", file, trace.fault));
   const char* const side = options.gpu ? " on the GPU" : "";
   if (trace.steps.empty())
@@ -270,10 +229,9 @@ std::vector<ImportedRow> rows_of_csv(const TraceImportOptions& options) {
                         .duration_s = csv.number(2) * unit_s,
                         .line = csv.line()});
     }
-    const auto place = [](const ImportedRow& row) { return std::tie(row.worker, row.step, row.micro_batch); };
-    std::ranges::stable_sort(rows, {}, place);
+    std::ranges::stable_sort(rows, {}, &ImportedRow::place);
     for (std::size_t i = 1; i < rows.size(); ++i)
-      if (place(rows[i]) == place(rows[i - 1]))
+      if (rows[i].place() == rows[i - 1].place())
         csv.fault_at(rows[i].line, fmt::format("repeats worker {}, step {}, micro-batch {} of line {}", rows[i].worker,
                                                rows[i].step, rows[i].micro_batch, rows[i - 1].line));
     csv.check();
@@ -399,7 +357,7 @@ Action prepare_trace_import(const TraceImportOptions& options) {
     row.worker = worker_numbers.at(row.worker);
     row.step = step_numbers.at(row.step);
   }
-  std::ranges::sort(rows, {}, [](const ImportedRow& row) { return std::tie(row.worker, row.step, row.micro_batch); });
+  std::ranges::sort(rows, {}, &ImportedRow::place);
   std::string content = "worker,step,micro_batch,duration_s\n";
   for (const ImportedRow& row : rows)
     content += fmt::format("{},{},{},{:.9g}\n", row.worker, row.step, row.micro_batch, row.duration_s);
