@@ -38,69 +38,51 @@ std::vector<std::string> papers_in(const fs::path& directory) {
   return papers;
 }
 
-class References {
- public:
-  References(const std::string& file, FaultList& faults) : folder_(reference_folder(file)), faults_(faults) {
-    if (folder_) papers_ = papers_in(*folder_);
+// Returns a claim's table `paper`: a copy of the entry without its unit and note.
+TomlNode published(const TomlNode& entry, const std::string& reference, FaultList& faults) {
+  TomlNode paper{TomlNode::Table{}, entry.place};
+  constexpr std::array taken = {"figure", "source", "certainty", "value"};
+  for (const TomlNode::Member& member : entry.table()) {
+    if (std::ranges::find(taken, member.key) != taken.end())
+      paper.set(member.key, member.place, member.value);
+    else if (member.key != "unit" && member.key != "note")
+      faults.add(member.place, fmt::format("{}.{}; must be one of figure, source, certainty, value, unit, note",
+                                           reference, member.key));
   }
+  return paper;
+}
 
-  // Returns the table `paper` of the entry that `reference` names. If there is no such entry, returns nullopt and adds
-  // a fault at `written`, the value of the key `name`.
-  std::optional<TomlNode> find(const std::string& reference, const TomlNode& written, const std::string& name) {
-    const auto fault = [&](const std::string& what) {
-      faults_.add(written.place, fmt::format("{} = \"{}\"; {}", name, reference, what));
-      return std::nullopt;
-    };
-    if (!folder_)
-      return fault(fmt::format("found no folder {} above the experiment file or in the working directory", folder));
-    const std::size_t point = reference.find('.');
-    if (point == reference.npos) return fault("must name a paper and its figure, such as \"dropcompute.figure-1\"");
-    const std::string paper = reference.substr(0, point), entry = reference.substr(point + 1);
-    if (std::ranges::find(papers_, paper) == papers_.end())
-      return fault(fmt::format("must begin with one of {} (the files in {}){}", fmt::join(papers_, ", "),
-                               folder_->string(), suggestion(paper, papers_)));
-    const TomlNode* const entries = entries_of(paper);
-    if (!entries) return std::nullopt;
+// Returns the table `paper` of the entry that `reference` names. If there is no such entry, returns nullopt and adds a
+// fault at `written`, the value of the key `name`.
+std::optional<TomlNode> referenced_paper(const std::string& reference, const std::string& experiment_file,
+                                         const TomlNode& written, const std::string& name, FaultList& faults) {
+  const auto fault = [&](const std::string& what) {
+    faults.add(written.place, fmt::format("{} = \"{}\"; {}", name, reference, what));
+    return std::nullopt;
+  };
+  const std::optional<fs::path> directory = reference_folder(experiment_file);
+  if (!directory)
+    return fault(fmt::format("found no folder {} above the experiment file or in the working directory", folder));
+  const std::size_t point = reference.find('.');
+  if (point == reference.npos) return fault("must name a paper and its figure, such as \"dropcompute.figure-1\"");
+  const std::string paper = reference.substr(0, point), entry = reference.substr(point + 1);
+  const std::vector<std::string> papers = papers_in(*directory);
+  if (std::ranges::find(papers, paper) == papers.end())
+    return fault(fmt::format("must begin with one of {} (the files in {}){}", fmt::join(papers, ", "),
+                             directory->string(), suggestion(paper, papers)));
+  const std::string file = (*directory / (paper + ".toml")).string();
+  try {
+    const TomlNode entries = load_toml(file);
+    const TomlNode* const found = entries.find(entry);
+    if (found && found->is_table()) return published(*found, reference, faults);
     std::vector<std::string> known;
-    for (const TomlNode::Member& member : entries->table()) known.push_back(member.key);
-    const TomlNode* const found = entries->find(entry);
-    if (!found || !found->is_table())
-      return fault(fmt::format("{} contains no such figure{}", (*folder_ / (paper + ".toml")).string(),
-                               suggestion(entry, known)));
-    return published(*found, reference);
+    for (const TomlNode::Member& member : entries.table()) known.push_back(member.key);
+    return fault(fmt::format("{} contains no such figure{}", file, suggestion(entry, known)));
+  } catch (const TomlSyntaxFault& problem) {
+    faults.add(problem.place, problem.problem.empty() ? problem.what() : problem.problem);
+    return std::nullopt;
   }
-
- private:
-  // Returns the paper's entries; null after a fault.
-  const TomlNode* entries_of(const std::string& paper) {
-    const auto [known, is_new] = files_.emplace(paper, std::nullopt);
-    if (is_new) try {
-        known->second = load_toml((*folder_ / (paper + ".toml")).string());
-      } catch (const TomlSyntaxFault& fault) {
-        faults_.add(fault.place, fault.problem.empty() ? fault.what() : fault.problem);
-      }
-    return known->second ? &*known->second : nullptr;
-  }
-
-  // Returns a claim's table `paper`: a copy of the entry without its unit and note.
-  TomlNode published(const TomlNode& entry, const std::string& reference) {
-    TomlNode paper{TomlNode::Table{}, entry.place};
-    constexpr std::array taken = {"figure", "source", "certainty", "value"};
-    for (const TomlNode::Member& member : entry.table()) {
-      if (std::ranges::find(taken, member.key) != taken.end())
-        paper.set(member.key, member.place, member.value);
-      else if (member.key != "unit" && member.key != "note")
-        faults_.add(member.place, fmt::format("{}.{}; must be one of figure, source, certainty, value, unit, note",
-                                              reference, member.key));
-    }
-    return paper;
-  }
-
-  std::optional<fs::path> folder_;
-  FaultList& faults_;
-  std::vector<std::string> papers_;
-  std::map<std::string, std::optional<TomlNode>> files_;
-};
+}
 
 std::vector<std::string> names_of_measures() {
   std::vector<std::string> names;
@@ -410,7 +392,6 @@ void check_none_twice(std::span<const Claim> claims, const TomlNode& written, Fa
 void apply_references(TomlNode& root, const std::string& file, FaultList& faults) {
   TomlNode* const claims = root.find("claim");
   if (!claims || !claims->is_array()) return;
-  std::optional<References> references;  // created for the first reference
   for (std::size_t i = 0; i < claims->array().size(); ++i) {
     TomlNode& claim = claims->array()[i];
     if (!claim.is_table()) continue;
@@ -422,8 +403,7 @@ void apply_references(TomlNode& root, const std::string& file, FaultList& faults
       faults.add(written->place, fmt::format("{}; cannot be combined with `paper`, which has the same purpose", name));
       continue;
     }
-    if (!references) references.emplace(file, faults);
-    if (auto paper = references->find(*text, *written, name)) {
+    if (auto paper = referenced_paper(*text, file, *written, name, faults)) {
       const SourcePlace place = written->place;
       claim.erase("reference");
       claim.set("paper", place, *std::move(paper));
