@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -8,7 +9,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -43,14 +43,9 @@ std::string how_it_ended(int status) {
 // The children of `run --jobs`.
 class JobProcesses {
  public:
-  struct Options {
-    std::vector<std::string> command;  // starts this program; without --token and --memory-part
-    int number = 1;
-    std::int64_t memory_bytes = 0;  // limit of each process
-    std::filesystem::path experiment_directory;
-  };
-
-  explicit JobProcesses(Options options) : options_(std::move(options)) {}
+  // `arguments`: those of each child, without --token.
+  JobProcesses(std::vector<std::string> arguments, int number, std::filesystem::path experiment_directory)
+      : arguments_(std::move(arguments)), number_(number), experiment_directory_(std::move(experiment_directory)) {}
 
   // Ends children that are still running, and waits for them for at most a few seconds.
   ~JobProcesses() {
@@ -71,7 +66,7 @@ class JobProcesses {
   // cannot be started.
   void start() {
     if (std::exchange(has_started_, true)) return;
-    while (std::ssize(jobs_) < options_.number) jobs_.push_back(started());
+    while (std::ssize(jobs_) < number_) jobs_.push_back(started());
   }
 
   // Whether any child is running. Replaces a child that was killed or crashed while it executed a run.
@@ -97,22 +92,20 @@ class JobProcesses {
  private:
   // Whether the process was executing a run when it crashed. In that case its lease still exists.
   bool was_making_a_run(pid_t job) const {
-    const Leases leases(options_.experiment_directory / share_folder / leases_folder, std::chrono::seconds(1));
+    const Leases leases(experiment_directory_ / share_folder / leases_folder, std::chrono::seconds(1));
     return std::ranges::any_of(leases.held(), [job](const LeaseNote& note) { return note.process.number == job; });
   }
 
   pid_t started() const {
-    std::vector<std::string> command = options_.command;
-    command.insert(command.begin(), own_program());
+    std::vector<std::string> command = {own_program()};
+    command.insert(command.end(), arguments_.begin(), arguments_.end());
     command.insert(command.end(), {"--token", std::to_string(token_.descriptor())});
-    // Sanitizers reserve whole address spaces, so they get no memory limit.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    command.insert(command.end(), {"--memory-part", std::to_string(options_.memory_bytes)});
-#endif
     return start_child(std::move(command));
   }
 
-  Options options_;
+  std::vector<std::string> arguments_;
+  int number_;
+  std::filesystem::path experiment_directory_;
   SharedToken token_{};
   bool has_started_ = false;
   std::vector<pid_t> jobs_;
@@ -124,12 +117,16 @@ struct Division {
   std::int64_t memory_bytes = 0;  // memory limit per process
 };
 
-std::vector<std::string> job_command(const CommandLine& line, const Division& division, const std::string& call) {
+std::vector<std::string> job_arguments(const CommandLine& line, const Division& division, const std::string& call) {
   std::vector<std::string> words = arguments_of_run(line);
   for (const std::string& name : line.only) words.insert(words.end(), {"--only", name});
   words.insert(words.end(), {"--limit", std::to_string(line.most_runs), "--threads", std::to_string(division.threads),
                              "--retry", std::to_string(line.options.retries), "--lease-timeout",
                              fmt::format("{}", line.side_by_side.time_out_s), "--share", "--job-of", call});
+  // Sanitizers reserve whole address spaces, so they get no memory limit.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  words.insert(words.end(), {"--memory-part", std::to_string(division.memory_bytes)});
+#endif
   return words;
 }
 
@@ -257,15 +254,19 @@ void add_missing_device(const Run& run, const std::string& table, FaultList& fau
                fmt::format("{} = \"{}\"; must be a device of this machine: {}", name, arithmetic.device, why));
 }
 
-// Adds the faults of the run and, if `is_to_do` is true for it, of its common phase.
-template <typename IsToDo>
-void add_missing_devices(const Run& run, const IsToDo& is_to_do, FaultList& faults) {
-  add_missing_device(run, "training", faults);
-  if (!run.common_phase || !is_to_do(*run.common_phase)) return;
-  const Run& phase = *run.common_phase;
-  const bool is_own = std::ranges::any_of(run.own_training, [](const auto& own) { return own.first == "device"; });
-  const bool differs = phase.training.arithmetic != run.training.arithmetic;
-  add_missing_device(phase, differs && !is_own ? "training.common" : "training", faults);
+// Returns the faults of the runs and common phases for which `is_to_do` is true.
+FaultList missing_devices(std::span<const Run> runs, const std::function<bool(const Run&)>& is_to_do) {
+  FaultList faults;
+  for (const Run& run : runs) {
+    if (!is_to_do(run)) continue;
+    add_missing_device(run, "training", faults);
+    if (!run.common_phase || !is_to_do(*run.common_phase)) continue;
+    const Run& phase = *run.common_phase;
+    const bool is_own = std::ranges::any_of(run.own_training, [](const auto& own) { return own.first == "device"; });
+    const bool differs = phase.training.arithmetic != run.training.arithmetic;
+    add_missing_device(phase, differs && !is_own ? "training.common" : "training", faults);
+  }
+  return faults;
 }
 
 // Returns the bytes of a unit, such as "b", "k", "kb", "ki" or "kib". Returns 0 if there is no such unit.
@@ -281,34 +282,33 @@ double unit_bytes(std::string unit) {
 
 void check_side_by_side(const CommandLine& line, bool under_mpi) {
   const SideBySideOptions& options = line.side_by_side;
-  const bool divides = options.shares || !options.jobs.empty();
-  const char* const name = options.shares ? "--share" : "--jobs";
-  if (divides && line.options.cluster == ClusterChoice::mpi)
-    throw ConfigurationFault(
-        fmt::format("{} cannot be combined with --cluster mpi: the first assigns whole runs to processes, the second "
-                    "the workers of each run",
-                    name));
-  if (divides && under_mpi)
-    throw ConfigurationFault(
-        "--jobs cannot be used under mpirun, because it starts processes itself; use --share to assign runs to "
-        "mpirun's "
-        "processes");
-  if (options.shares && line.options.rerun && options.job_of.empty())
-    throw ConfigurationFault(
-        "--rerun cannot be combined with --share: each process would repeat the results of the others; use --jobs, or "
-        "remove the runs' directories first");
-  if (!options.waits && !options.shares) throw ConfigurationFault("--no-wait needs --share");
-  if (options.time_out_s != SideBySideOptions().time_out_s && !divides)
-    throw ConfigurationFault("--lease-timeout needs --share or --jobs");
-  if (!options.waits && !options.jobs.empty())
-    throw ConfigurationFault("--no-wait cannot be combined with --jobs, which waits for its processes");
-  if (!options.waits && launched_by_mpi())
-    throw ConfigurationFault(
-        "--no-wait cannot be used with a launcher, which waits for all processes, or ends them with the first one");
-  if (line.options.retries > 0 && under_mpi && line.options.cluster == ClusterChoice::simulated)
-    throw ConfigurationFault("--retry cannot be used if processes divide each run: leave it out, or add --share");
-  if (line.options.retries > 0 && (under_mpi || line.options.cluster == ClusterChoice::mpi))
-    throw ConfigurationFault("--retry needs the simulated cluster: under MPI, a failed run ends all ranks");
+  const bool divides = options.shares || !options.jobs.empty(), retries = line.options.retries > 0;
+  const bool is_on_mpi = line.options.cluster == ClusterChoice::mpi;
+  const bool is_simulated = line.options.cluster == ClusterChoice::simulated;
+  const std::string name = options.shares ? "--share" : "--jobs";
+  const std::pair<bool, std::string> faults[] = {
+      {divides && is_on_mpi,
+       name + " cannot be combined with --cluster mpi: the first assigns whole runs to processes, the second the "
+              "workers of each run"},
+      {divides && under_mpi,
+       "--jobs cannot be used under mpirun, because it starts processes itself; use --share to assign runs to "
+       "mpirun's processes"},
+      {options.shares && line.options.rerun && options.job_of.empty(),
+       "--rerun cannot be combined with --share: each process would repeat the results of the others; use --jobs, or "
+       "remove the runs' directories first"},
+      {!options.waits && !options.shares, "--no-wait needs --share"},
+      {options.time_out_s != SideBySideOptions().time_out_s && !divides, "--lease-timeout needs --share or --jobs"},
+      {!options.waits && !options.jobs.empty(),
+       "--no-wait cannot be combined with --jobs, which waits for its processes"},
+      {!options.waits && launched_by_mpi(),
+       "--no-wait cannot be used with a launcher, which waits for all processes, or ends them with the first one"},
+      {retries && under_mpi && is_simulated,
+       "--retry cannot be used if processes divide each run: leave it out, or add --share"},
+      {retries && (under_mpi || is_on_mpi),
+       "--retry needs the simulated cluster: under MPI, a failed run ends all ranks"},
+  };
+  for (const auto& [is_wrong, message] : faults)
+    if (is_wrong) throw ConfigurationFault(message);
 }
 
 void check_side_by_side(const CommandLine& line, const Experiment& experiment) {
@@ -353,14 +353,11 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
 std::string device_line(const Experiment& experiment, const MemoryUse& use) {
   const std::vector<Run> trials = first_trials(experiment);
   std::map<std::string, const Run*> largest;  // by device
-  const auto add_all = [&](std::span<const Run> runs) {
-    for (const Run& run : runs) {
-      if (run.training.arithmetic.is_processor()) continue;
-      const Run*& known = largest[run.training.arithmetic.device];
-      if (!known || known->training.memory.device_bytes < run.training.memory.device_bytes) known = &run;
-    }
-  };
-  add_all(experiment.tuning ? trials : experiment.runs);
+  for (const Run& run : experiment.tuning ? trials : experiment.runs) {
+    if (run.training.arithmetic.is_processor()) continue;
+    const Run*& known = largest[run.training.arithmetic.device];
+    if (!known || known->training.memory.device_bytes < run.training.memory.device_bytes) known = &run;
+  }
   std::string text;
   for (const auto& [device, run] : largest) {
     const ObjectiveMemory& memory = run->training.memory;
@@ -383,7 +380,7 @@ std::string bytes_line(const Experiment& experiment) {
     std::string label;
   };
   std::vector<Sent> sent;
-  std::vector<std::string> unknown;  // labels of methods
+  std::vector<std::string> unknown;  // labels of methods, in quotes
   std::set<std::pair<std::size_t, decltype(Run::sweep)>> seen;
   double counted = 0;
   for (const Run& run : experiment.runs) {
@@ -392,8 +389,8 @@ std::string bytes_line(const Experiment& experiment) {
     if (known) {
       counted += static_cast<double>(known->rounds);
       sent.push_back({static_cast<double>(known->bytes.value()), run_label(run)});
-    } else if (std::ranges::find(unknown, run.method) == unknown.end()) {
-      unknown.push_back(run.method);
+    } else if (std::string name = fmt::format("\"{}\"", printable(run.method)); !std::ranges::count(unknown, name)) {
+      unknown.push_back(std::move(name));
     }
   }
   if (sent.empty() && unknown.empty()) return {};
@@ -406,24 +403,18 @@ std::string bytes_line(const Experiment& experiment) {
   text +=
       low == high ? low : fmt::format("{} ({}) to {} ({})", low, printable(least->label), high, printable(most->label));
   if (unknown.empty()) return text;
-  constexpr std::size_t most_shown = 3;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(most_shown, unknown.size()); ++i)
-    names += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", printable(unknown[i]));
-  if (unknown.size() > most_shown) names += fmt::format(" and {} more", unknown.size() - most_shown);
-  return fmt::format("{}; for {} see `predict`", text, names);
+  const std::size_t shown = std::min<std::size_t>(3, unknown.size());
+  text += fmt::format("; for {}", fmt::join(std::span(unknown).first(shown), ", "));
+  if (unknown.size() > shown) text += fmt::format(" and {} more", unknown.size() - shown);
+  return text + " see `predict`";
 }
 
 bool has_device_of(const Run& run) { return why_missing(run.training.arithmetic).empty(); }
 
 FaultList missing_devices(const Experiment& experiment) {
-  FaultList faults;
   // With [tune] the trials have all values that the runs may get.
   const std::vector<Run> trials = first_trials(experiment);
-  for (const Run& run : experiment.tuning ? trials : experiment.runs)
-    add_missing_devices(
-        run, [](const Run&) { return true; }, faults);
-  return faults;
+  return missing_devices(experiment.tuning ? trials : experiment.runs, [](const Run&) { return true; });
 }
 
 void refuse_missing_devices(const Experiment& experiment, const CommandLine& line, bool is_mpi_rank) {
@@ -431,6 +422,7 @@ void refuse_missing_devices(const Experiment& experiment, const CommandLine& lin
   const std::string& results = line.options.results_directory;
   const bool compares = line.command == "compare";
   const auto is_to_do = [&](const Run& run) {
+    if (compares && !line.compare.all_seeds && run.seed != experiment.seeds.front()) return false;
     const auto is_missing = [&](bool mpi) { return runs_to_do(std::span(&run, 1), results, mpi).front() != 0; };
     return line.options.rerun || is_missing(is_mpi_rank) || (compares && is_missing(true));
   };
@@ -441,12 +433,7 @@ void refuse_missing_devices(const Experiment& experiment, const CommandLine& lin
     tuned = std::move(so_far.trials);
     if (so_far.runs) tuned.insert(tuned.end(), so_far.runs->begin(), so_far.runs->end());
   }
-  FaultList faults;
-  for (const Run& run : experiment.tuning ? tuned : experiment.runs) {
-    if (compares && !line.compare.all_seeds && run.seed != experiment.seeds.front()) continue;
-    if (is_to_do(run)) add_missing_devices(run, is_to_do, faults);
-  }
-  throw_if_any(faults);
+  throw_if_any(missing_devices(experiment.tuning ? tuned : experiment.runs, is_to_do));
 }
 
 void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
@@ -506,10 +493,8 @@ int run_side_by_side(const Experiment& experiment, const CommandLine& line) {
   if (division.jobs == 1) return run_experiment(experiment, options);
   options.sharing = sharing_of(side);
   options.sharing->takes = false;
-  JobProcesses jobs({.command = job_command(line, division, options.sharing->call),
-                     .number = division.jobs,
-                     .memory_bytes = division.memory_bytes,
-                     .experiment_directory = experiment_directory(options.results_directory, experiment.name)});
+  JobProcesses jobs(job_arguments(line, division, options.sharing->call), division.jobs,
+                    experiment_directory(options.results_directory, experiment.name));
   options.sharing->start_others = [&jobs] { jobs.start(); };
   options.sharing->others_are_there = [&jobs] { return jobs.are_there(); };
   options.sharing->is_first_to_report = [&jobs] { return jobs.take_token(); };

@@ -8,7 +8,6 @@
 #include <exception>
 #include <new>
 #include <set>
-#include <thread>
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/execution/ranks.hpp"
