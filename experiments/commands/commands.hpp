@@ -171,11 +171,8 @@ struct PredictedTarget {
   bool is_bound = false;  // lower bounds: local steps count like steps along the mean of all gradients
 };
 
-struct PredictedMethod {
-  std::string method;
-  std::string algorithm{};  // its name in the file
-  KeyValues sweep;
-  std::uint64_t seed = 0;
+struct PredictedMethod : RunName {
+  std::string algorithm{};            // its name in the file
   std::optional<Step> planned_steps;  // steps of the budget
   std::optional<SimulatedTime> simulated;
   std::optional<double> simulated_speedup;  // S_eff relative to the simulation of synchronous SGD

@@ -31,11 +31,9 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
 
 PredictedMethod simulated_and_communicated(const Run& run, const Simulation& simulation) {
   PredictedMethod method;
-  method.method = run.method;
+  static_cast<RunName&>(method) = run;
   const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
-  method.algorithm = std::get<std::string>(configuration.find("methods")->array().front().find("algorithm")->value);
-  method.sweep = run.sweep;
-  method.seed = run.seed;
+  method.algorithm = text_in(configuration.find("methods")->array().front().find("algorithm"));
   method.planned_steps = planned_steps(run);
   method.solved = run.solved;
   method.has_unshared_links = run.cluster.network->has_unshared_links();
@@ -191,14 +189,10 @@ std::string speedup(std::optional<double> value, double error) {
   return with_decimals(*value, 3);
 }
 
-// Marks a number that is not exact with "~".
-std::string rounds_of(const std::optional<PredictedCommunication>& communicated) {
-  if (!communicated) return "-";
-  return fmt::format("{}{:.0f}", communicated->is_exact ? "" : "~", communicated->rounds);
-}
-
-std::string bytes_of(const std::optional<PredictedCommunication>& communicated) {
-  if (!communicated) return "-";
+// Returns the rounds and the bytes as texts. Marks numbers that are not exact with "~".
+std::pair<std::string, std::string> texts_of(const std::optional<PredictedCommunication>& communicated) {
+  if (!communicated) return {"-", "-"};
+  const char* const mark = communicated->is_exact ? "" : "~";
   double bytes = communicated->bytes;
   const char* prefix = "";
   for (const char* const next : {"k", "M", "G", "T", "P", "E"}) {
@@ -206,7 +200,7 @@ std::string bytes_of(const std::optional<PredictedCommunication>& communicated) 
     bytes /= 1000;
     prefix = next;
   }
-  return fmt::format("{}{:.4g}{}", communicated->is_exact ? "" : "~", bytes, prefix);
+  return {fmt::format("{}{:.0f}", mark, communicated->rounds), fmt::format("{}{:.4g}{}", mark, bytes, prefix)};
 }
 
 // Returns, for example, "simulation, 200 of 1000 steps".
@@ -219,9 +213,8 @@ std::string source_of(const PredictedMethod& method) {
 }
 
 std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
-  if (!method.simulated)
-    return {short_reason(method.not_simulated), "-", "-", "-", "-", "-", rounds_of(method.communicated),
-            bytes_of(method.communicated)};
+  const auto [rounds, bytes] = texts_of(method.communicated);
+  if (!method.simulated) return {short_reason(method.not_simulated), "-", "-", "-", "-", "-", rounds, bytes};
   const SimulatedTime& simulated = *method.simulated;
   return {source_of(method),
           seconds(simulated.step_time_s, simulated.error_s.value_or(0)),
@@ -229,8 +222,8 @@ std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
           percent(simulated.drop_rate),
           percent(simulated.communication_share),
           seconds(simulated.total_time_s),
-          rounds_of(method.communicated),
-          bytes_of(method.communicated)};
+          rounds,
+          bytes};
 }
 
 std::vector<std::string> row_of_formula(const FormulaTime& formula) {
@@ -246,8 +239,6 @@ std::vector<std::string> row_of_formula(const FormulaTime& formula) {
       "",
       ""};
 }
-
-std::string label_of(const PredictedMethod& method) { return run_label(method.method, method.sweep); }
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
@@ -417,11 +408,11 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
   bool is_sampled = false, has_bounds = false;
   std::vector<std::string> compared_with;
   for (const PredictedMethod& method : methods) {
-    add(label_of(method), row_of_simulation(method));
+    add(run_label(method), row_of_simulation(method));
     if (!method.compared_with.empty() && std::ranges::find(compared_with, method.compared_with) == compared_with.end())
       compared_with.push_back(method.compared_with);
-    notes += note_of_reason(label_of(method), method.not_simulated);
-    if (!method.solved.empty()) notes += fmt::format("{}: {}\n", label_of(method), method.solved);
+    notes += note_of_reason(run_label(method), method.not_simulated);
+    if (!method.solved.empty()) notes += fmt::format("{}: {}\n", run_label(method), method.solved);
     for (const FormulaTime& formula : method.formulas) {
       add("", row_of_formula(formula));
       is_sampled |= formula.prediction.is_sampled;
@@ -429,14 +420,14 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
     }
     if (!method.why_no_formula.empty())
       add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-", "", ""});
-    if (!method.remark.empty()) notes += fmt::format("{}: {}\n", label_of(method), method.remark);
+    if (!method.remark.empty()) notes += fmt::format("{}: {}\n", run_label(method), method.remark);
   }
   if (std::ranges::any_of(methods,
                           [](const PredictedMethod& m) { return m.communicated && !m.communicated->is_exact; }))
     notes += "~: extrapolated from the simulated steps\n";
   for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: relative to {}\n", baseline);
   std::vector<std::pair<std::string, bool>> links;
-  for (const PredictedMethod& method : methods) links.emplace_back(label_of(method), method.has_unshared_links);
+  for (const PredictedMethod& method : methods) links.emplace_back(run_label(method), method.has_unshared_links);
   notes += unshared_links_text(links);
   if (has_bounds) notes += "Lower bound: a step takes at least this time, so S_eff is at most this large.\n";
   if (is_sampled) notes += note_of_sampled();
@@ -508,9 +499,7 @@ void check_target(const Experiment& experiment, const TargetRuns& target) {
 
 void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target) {
   for (PredictedMethod& method : methods) {
-    const Run& run = *std::ranges::find_if(experiment.runs, [&](const Run& one) {
-      return one.method == method.method && one.sweep == method.sweep && one.seed == method.seed;
-    });
+    const Run& run = *std::ranges::find(experiment.runs, method.hash, &Run::hash);
     const Traits traits = run.algorithm->traits();
     if (!traits.steps_along_fresh_mean && !traits.publishes_rounds) continue;
     method.target = way_to_target(run, method.simulated, target.steps);
@@ -525,7 +514,7 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
     if (method.target)
       known.push_back(&method);
     else
-      unknown.push_back(label_of(method));
+      unknown.push_back(run_label(method));
   }
   std::ranges::stable_sort(known, {}, [](const PredictedMethod* method) { return method->target->time_s; });
   TextTable table;
@@ -537,7 +526,7 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
     const PredictedTarget& to_target = *method->target;
     const char* const mark = to_target.is_bound ? ">= " : "";
     has_bound |= to_target.is_bound;
-    table.add_row({label_of(*method), fmt::format("{:.1f}", to_target.batch),
+    table.add_row({run_label(*method), fmt::format("{:.1f}", to_target.batch),
                    fmt::format("{}{:.0f}", mark, to_target.steps), shown_number(to_target.step_time_s),
                    mark + shown_number(to_target.time_s)});
   }
@@ -550,7 +539,7 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
   const auto best =
       std::ranges::find_if(known, [](const PredictedMethod* method) { return !method->target->is_bound; });
   if (best != known.end())
-    text += fmt::format("Best: {}, {} s\n{}", label_of(**best), shown_number((*best)->target->time_s),
+    text += fmt::format("Best: {}, {} s\n{}", run_label(**best), shown_number((*best)->target->time_s),
                         edges_of(**best, methods));
   if (has_bound) text += ">=: lower bound, as if local steps were as good as steps along the mean of all gradients\n";
   for (const std::string& label : unknown)
