@@ -163,8 +163,8 @@ Division division_of(const Experiment& experiment, const CommandLine& line) {
 
 // Returns text for users: "in 4 processes of 1 thread and at most 5.2 GB each".
 std::string division_text(const Division& division) {
-  return fmt::format("in {} processes of {} thread{} and at most {:.2g} GB each", division.jobs, division.threads,
-                     division.threads == 1 ? "" : "s", 1e-9 * static_cast<double>(division.memory_bytes));
+  return fmt::format("in {} processes of {} and at most {:.2g} GB each", division.jobs,
+                     counted(division.threads, "thread"), 1e-9 * static_cast<double>(division.memory_bytes));
 }
 
 std::string environment(const char* name) {
@@ -364,11 +364,11 @@ std::string device_line(const Experiment& experiment, const MemoryUse& use) {
     // The device keeps one state more than threads compute with.
     const double bytes = static_cast<double>(memory.device_bytes) * use.threads +
                          static_cast<double>(run->training.parameter_bytes.value());
-    text += fmt::format("{}memory of the device \"{}\": about {} for {} of {} thread{}", text.empty() ? "" : "\n# ",
-                        device, memory_text(bytes),
+    text += fmt::format("{}memory of the device \"{}\": about {} for {} of {}", text.empty() ? "" : "\n# ", device,
+                        memory_text(bytes),
                         memory.is_known ? "parameters, gradients and activations"
                                         : "parameters and gradients, without the module's activations,",
-                        use.threads, use.threads == 1 ? "" : "s");
+                        counted(use.threads, "thread"));
   }
   return text;
 }

@@ -78,7 +78,7 @@ std::string note_of_links(std::span<const Run> runs) {
 // Returns the resolved experiment as TOML, with the runs as comments. The output is a valid experiment file.
 std::string checked(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
   std::string result = experiment.resolved_toml;
-  result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
+  result += fmt::format("\n# {}:\n", counted(experiment.runs.size(), "run"));
   int number = 0;
   for (const Run& run : experiment.runs)
     result += fmt::format("# {:>4}  {}\n", ++number, describe(run, experiment.tuning != nullptr));

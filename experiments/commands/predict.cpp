@@ -532,9 +532,9 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
   }
   const std::string heading = fmt::format(
       "To {}, the target of \"{}\": {:.0f} + {:.0f} / B steps with a batch of B samples,\n"
-      "from a mean noise scale of {:.0f} samples ({} run{})\n\n",
+      "from a mean noise scale of {:.0f} samples ({})\n\n",
       target_text(target.accuracy, target.loss), printable(target.method), target.steps.least, target.steps.times_batch,
-      target.steps.mean_noise_scale, target.count, target.count == 1 ? "" : "s");
+      target.steps.mean_noise_scale, counted(target.count, "run"));
   std::string text;
   const auto best =
       std::ranges::find_if(known, [](const PredictedMethod* method) { return !method->target->is_bound; });

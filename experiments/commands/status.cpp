@@ -248,9 +248,9 @@ std::string heading(const ExperimentStatus& status) {
                        status.name, status.finished, status.failed.size());
   const std::string of_others =
       status.of_other_launches > 0 ? fmt::format(" ({} of earlier launches)", status.of_other_launches) : "";
-  std::string text = fmt::format("{}: {} run{}{}: {} finished, {} running, {} failed, {} remaining", status.name,
-                                 *status.runs, *status.runs == 1 ? "" : "s", of_others, status.finished,
-                                 status.running.size(), status.failed.size(), status.remaining.value_or(0));
+  std::string text = fmt::format("{}: {}{}: {} finished, {} running, {} failed, {} remaining", status.name,
+                                 counted(*status.runs, "run"), of_others, status.finished, status.running.size(),
+                                 status.failed.size(), status.remaining.value_or(0));
   if (!status.left_s) return text + "\n";
   if (number_at_work(status) == 0)
     return text + fmt::format("; no process is running; one process would need about {}\n", clock_text(*status.left_s));

@@ -172,9 +172,9 @@ std::string dropper_text(const LargestDropper& dropper) {
 
 std::string heading(const ThresholdReport& report) {
   const RecordedTimes& recorded = report.recorded;
-  std::string text = fmt::format("{}: {} workers, {} steps of {} micro-batches", report.source, recorded.workers,
-                                 recorded.steps, recorded.micro_batches);
-  if (recorded.left_out > 0) text += fmt::format(" ({} incomplete steps are left out)", recorded.left_out);
+  std::string text = fmt::format("{}: {}, {} of {}", report.source, counted(recorded.workers, "worker"),
+                                 counted(recorded.steps, "step"), counted(recorded.micro_batches, "micro-batch"));
+  if (recorded.left_out > 0) text += fmt::format(" (without {})", counted(recorded.left_out, "incomplete step"));
   text +=
       fmt::format("\na worker computes {} s per step, the slowest {} s; T^c = {} s", shown_number(report.worker_s, 6),
                   shown_number(report.step_s, 6), shown_number(report.serial_s, 6));

@@ -312,19 +312,16 @@ Action prepare_token_files(const TokenFilesOptions& options) {
     files[name] = (options.header ? token_file_header(type, part->tokens) : "") + std::move(part->content);
   }
   files[vocabulary_file] = fmt::format("{}\n", fmt::join(tokenizer.vocabulary, "\n"));
-  std::string summary = fmt::format(
-      "{}\n{} {} of {} {}: {} tokens for training, {} for tests, from a vocabulary of {}\n", options.to, texts,
-      options.lines ? "lines"
-      : texts == 1  ? "text"
-                    : "texts",
-      documents.files(), documents.files() == 1 ? "file" : "files", train.tokens, test.tokens, vocabulary);
+  std::string summary = fmt::format("{}\n{} of {}: {} tokens for training, {} for tests, from a vocabulary of {}\n",
+                                    options.to, counted(texts, options.lines ? "line" : "text"),
+                                    counted(documents.files(), "file"), train.tokens, test.tokens, vocabulary);
   if (unknown > 0)
     summary += fmt::format(
         "{} % of the tokens are words beyond the vocabulary\n",
         shown_number(100 * static_cast<double>(unknown) / static_cast<double>(train.tokens + test.tokens), 3));
   if (const std::vector<path>& left_out = documents.left_out(); !left_out.empty())
-    summary += fmt::format("{} {} of folders left out, without text in UTF-8, such as {}\n", left_out.size(),
-                           left_out.size() == 1 ? "file" : "files", left_out.front().string());
+    summary += fmt::format("{} of folders left out, without text in UTF-8, such as {}\n",
+                           counted(left_out.size(), "file"), left_out.front().string());
   return [to = options.to, folder = std::move(folder), files = std::move(files), summary = std::move(summary)] {
     try {
       write_directory(folder, files);

@@ -269,10 +269,6 @@ std::size_t keep_common_steps(std::vector<ImportedRow>& rows) {
       std::ranges::count_if(workers_at, [&](const auto& step) { return step.second.size() < workers.size(); }));
 }
 
-std::string counted(std::int64_t number, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", number, number == 1 ? one : many);
-}
-
 std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_out) {
   std::int64_t workers = 0, steps = 0, micro_batches = 0;
   std::map<std::pair<std::int64_t, std::int64_t>, double> step_s;  // by step and worker
@@ -295,9 +291,8 @@ std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_ou
   std::string text = fmt::format(
       "{}, {}, {} per step; {} s each on average\n"
       "a worker's step takes {} s on average, the slowest worker's {} s: {} times as long\n",
-      counted(workers, "worker", "workers"), counted(steps, "step", "steps"),
-      counted(micro_batches, "micro-batch", "micro-batches"), shown_number(sum_s / static_cast<double>(rows.size())),
-      shown_number(mean_step_s), shown_number(mean_slowest_s),
+      counted(workers, "worker"), counted(steps, "step"), counted(micro_batches, "micro-batch"),
+      shown_number(sum_s / static_cast<double>(rows.size())), shown_number(mean_step_s), shown_number(mean_slowest_s),
       with_decimals(mean_step_s > 0 ? mean_slowest_s / mean_step_s : 1, 3));
   if (const std::int64_t missing = workers * steps * micro_batches - std::ssize(rows); missing > 0)
     text += fmt::format("{} of {} micro-batches {} no duration; a run that asks for one fails\n", missing,

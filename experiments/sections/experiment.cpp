@@ -89,10 +89,6 @@ Reading read_without_variants(TomlNode root, const std::vector<SweepAxis>& axes,
   return reading;
 }
 
-std::string counted(std::uint64_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 // Refuses too many runs, because reading them takes long: each sweep point is read with all methods, and each run is
 // also read alone.
 void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& axes,

@@ -1,6 +1,7 @@
 // One experiment file as plain data, checked and with all defaults filled in.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,12 @@
 #include "workers/config/toml.hpp"
 
 namespace syncopate {
+
+// Returns a number of things for users: "1 run", "3 runs".
+template <std::integral Number>
+std::string counted(Number number, std::string_view noun) {
+  return std::to_string(number).append(" ").append(noun).append(number == 1 ? "" : "s");
+}
 
 // A key with several values in [sweep] or [tune]: its values (a list or a range), and a label for each value.
 struct VariedKey {

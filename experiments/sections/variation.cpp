@@ -665,8 +665,8 @@ std::string solved_note(const TomlNode& method) {
   if (!rounds || !found) return "";
   const char* const key = solved_key(*period);
   const auto asked = std::get<std::int64_t>(rounds->value), made = std::get<std::int64_t>(found->value);
-  std::string note = fmt::format("period.{} = {} makes {} {}", key, inline_toml(*period->find(key)), made,
-                                 made == 1 ? "round" : "rounds");
+  std::string note =
+      fmt::format("period.{} = {} makes {}", key, inline_toml(*period->find(key)), counted(made, "round"));
   if (made != asked) note += fmt::format(", the nearest possible number to {}", asked);
   return note;
 }

@@ -152,7 +152,7 @@ threshold_s = 1.75
 TEST_F(Thresholds, StepsThatLackMicroBatchesAreLeftOut) {
   write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n0,0,1,1\n0,1,0,9\n0,2,0,2\n0,2,1,2\n");
   const ProgramOutcome outcome = syncopate("thresholds run.csv");
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("1 workers, 2 steps of 2 micro-batches (1 incomplete steps are left out"),
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("1 worker, 2 steps of 2 micro-batches (without 1 incomplete step"),
                                  HasSubstr("the slowest 3 s; T^c = 0 s: a trace does not contain it")));
 }
 
@@ -173,7 +173,7 @@ TEST_F(Thresholds, ADropRateCapsTheBestOnes) {
 TEST_F(Thresholds, EqualTimesGainNothing) {
   write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n1,0,0,1\n");
   const ProgramOutcome outcome = syncopate("thresholds run.csv --json out.json");
-  EXPECT_THAT(outcome.out, HasSubstr("2 workers, 1 steps of 1 micro-batches"));
+  EXPECT_THAT(outcome.out, HasSubstr("2 workers, 1 step of 1 micro-batch"));
   EXPECT_THAT(outcome.out, HasSubstr("\n\nAll micro-batches take equally long, so no threshold helps.\n"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("S_eff"))) << "a table of equal rows";
   EXPECT_TRUE(Json::parse(read("out.json"))["by"]["s-eff"]["best"].is_null());
