@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <fstream>
 #include <map>
 
 #include "algorithms/local_sgd/outer_optimizer.hpp"
@@ -247,16 +246,13 @@ bool has_word(std::string_view text, std::string_view beginning) {
   return false;
 }
 
-struct Mention {
-  std::string name, sentence;
-  bool operator==(const Mention&) const = default;
-};
+using Mention = std::pair<std::string, std::string>;  // a name and its sentence
 
 std::string lines_of(std::string_view title, const std::vector<Mention>& mentions) {
   std::string text = mentions.empty() ? "" : fmt::format("\n{}\n", title);
-  for (const Mention& mention : mentions) {
-    text += fmt::format("  {}\n", mention.name);
-    if (!mention.sentence.empty()) text += fmt::format("      {}\n", wrapped(mention.sentence, 6));
+  for (const auto& [name, sentence] : mentions) {
+    text += fmt::format("  {}\n", name);
+    if (!sentence.empty()) text += fmt::format("      {}\n", wrapped(sentence, 6));
   }
   return text;
 }
@@ -266,9 +262,9 @@ std::string lines_of(std::string_view title, const std::vector<Mention>& mention
 std::vector<Mention> keys_that_mention(std::string_view word) {
   std::vector<Mention> found;
   const auto add = [&](std::string_view name, std::string path, const std::string& sentence) {
-    Mention mention{std::move(path), sentence};
-    if ((has_word(name, word) || has_word(sentence, word)) && std::ranges::find(found, mention) == found.end())
-      found.push_back(std::move(mention));
+    const Mention mention{std::move(path), sentence};
+    if ((has_word(name, word) || has_word(sentence, word)) && std::ranges::count(found, mention) == 0)
+      found.push_back(mention);
   };
   const std::vector<NameGroup> groups = name_groups();
   for (const KeyDescription& key : keys_of_file()) {
@@ -337,9 +333,7 @@ std::vector<std::string> tables_of(const std::vector<KeyDescription>& keys) {
     if (std::ranges::find(found, table) == found.end()) found.push_back(table);
   }
   const auto top = [](const std::string& table) { return table.substr(0, table.find('.')); };
-  for (const std::string& first : found)
-    for (const std::string& table : found)
-      if (top(table) == top(first) && std::ranges::find(sorted, table) == sorted.end()) sorted.push_back(table);
+  for (const auto& [name, tables] : grouped_by(top, found)) sorted.insert(sorted.end(), tables.begin(), tables.end());
   return sorted;
 }
 
@@ -387,12 +381,6 @@ std::string section_by_names(const std::vector<KeyDescription>& keys, const Name
     if (!rows.empty()) text += fmt::format("\n{}{}", columns, rows);
   }
   return text;
-}
-
-void write(const fs::path& file, const std::string& text) {
-  std::ofstream stream(file, std::ios::binary);
-  stream << text << std::flush;
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written", file.string()));
 }
 
 }  // namespace
@@ -496,12 +484,10 @@ std::string with_table_of_methods(std::string page) {
   std::string table =
       fmt::format("{}written by `{}` -->\n\n| name | what it does | evaluated model | source |\n|---|---|---|---|\n",
                   first, command_that_writes);
-  for (const NameGroup& group : name_groups())
-    if (group.kind == "algorithms")
-      for (const ListedName& name : group.names)
-        table += fmt::format("| `{}` | {} | {} | {} |\n", name.name, cell(name.sentence),
-                             name.evaluated.empty() ? "—" : cell(std::string(name.evaluated)),
-                             cell(std::string(name.paper)));
+  for (const ListedName& name : algorithm_names())
+    table +=
+        fmt::format("| `{}` | {} | {} | {} |\n", name.name, cell(name.sentence),
+                    name.evaluated.empty() ? "—" : cell(std::string(name.evaluated)), cell(std::string(name.paper)));
   return page.replace(begin, end - begin, table + "\n");
 }
 
@@ -511,8 +497,8 @@ void write_pages(const fs::path& checkout) {
   if (!before)
     throw std::runtime_error(fmt::format("{}: cannot be read; run this command in a checkout", methods.string()));
   const std::string page = with_table_of_methods(*before);
-  write(checkout / "experiments/reference.md", reference_page());
-  write(methods, page);
+  replace_named_file(checkout / "experiments/reference.md", reference_page());
+  replace_named_file(methods, page);
 }
 
 }  // namespace syncopate

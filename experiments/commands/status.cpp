@@ -287,16 +287,15 @@ Json json_of(const ExperimentStatus& status) {
     json["running_elsewhere"].push_back(
         {{"hash", run.run.hash}, {"host", run.host}, {"process", run.process}, {"share_done", run.share_done}});
   json["failed"] = Json::array();
-  for (const FailedRun& run : status.failed)
-    json["failed"].push_back(
-        {{"hash", run.run.hash}, {"label", run.run.label}, {"seed", run.run.seed}, {"reason", run.reason}});
+  for (const auto& [run, reason] : status.failed)
+    json["failed"].push_back({{"hash", run.hash}, {"label", run.label}, {"seed", run.seed}, {"reason", reason}});
   json["unfinished"] = Json::array();
-  for (const UnfinishedRun& run : status.unfinished)
-    json["unfinished"].push_back({{"hash", run.run.hash},
-                                  {"label", run.run.label},
-                                  {"seed", run.run.seed},
-                                  {"checkpoint", run.has_checkpoint},
-                                  {"written_s_ago", run.written_s_ago}});
+  for (const auto& [run, has_checkpoint, written_s_ago] : status.unfinished)
+    json["unfinished"].push_back({{"hash", run.hash},
+                                  {"label", run.label},
+                                  {"seed", run.seed},
+                                  {"checkpoint", has_checkpoint},
+                                  {"written_s_ago", written_s_ago}});
   json["faults"] = status.faults;
   json["remaining"] = status.remaining;
   json["left_s"] = status.left_s;
@@ -310,29 +309,22 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
   const auto all = [&](const std::string& name, const std::vector<Run>& runs) {
     return status_of(name, directory, planned_runs(results, runs), common_phases(results, runs));
   };
-  const auto faults = [&directory] {  // lines about unreadable folders, whose runs count as missing
-    std::vector<std::string> lines;
-    for (ExperimentFolder& folder : experiment_folders(directory))
-      std::ranges::move(folder.faults, std::back_inserter(lines));
-    return lines;
-  };
-  if (!experiment.tuning) {
-    std::vector<ExperimentStatus> one = {all(experiment.name, experiment.runs)};
-    one.back().faults = faults();
-    return one;
+  const std::size_t number = experiment.runs.size();
+  std::vector<ExperimentStatus> parts;
+  if (experiment.tuning) {
+    const TuningSoFar so_far = tuning_so_far(experiment, results.string());
+    parts.push_back(all(experiment.name + ", trials", so_far.trials));
+    // The runs are known once all trials have ended. Before that, only their number is known.
+    parts.push_back(
+        so_far.runs
+            ? all(experiment.name, *so_far.runs)
+            : ExperimentStatus{.name = experiment.name, .directory = directory, .runs = number, .remaining = number});
+  } else {
+    parts.push_back(all(experiment.name, experiment.runs));
   }
-  const TuningSoFar so_far = tuning_so_far(experiment, results.string());
-  std::vector<ExperimentStatus> both = {all(experiment.name + ", trials", so_far.trials)};
-  // The runs are known once all trials have ended. Before that, only their number is known.
-  if (so_far.runs)
-    both.push_back(all(experiment.name, *so_far.runs));
-  else
-    both.push_back({.name = experiment.name,
-                    .directory = directory,
-                    .runs = experiment.runs.size(),
-                    .remaining = experiment.runs.size()});
-  both.back().faults = faults();
-  return both;
+  for (ExperimentFolder& folder : experiment_folders(directory))  // runs of unreadable folders count as missing
+    std::ranges::move(folder.faults, std::back_inserter(parts.back().faults));
+  return parts;
 }
 
 std::vector<ExperimentStatus> status_of_directory(const fs::path& directory) {

@@ -102,13 +102,9 @@ std::string written(const TextTable& table, TableFormat format, std::size_t widt
 // Returns the notes with the marks that Markdown and LaTeX need for text below a table.
 std::string written_notes(const std::string& notes, TableFormat format, std::size_t width) {
   if (format == TableFormat::text || notes.empty()) return fold_lines(notes, width);
-  std::string text = "\n";
-  for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const bool is_last = end + 1 == notes.size();
-    text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin);
-    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // a backslash is a line break in Markdown
-  }
-  return text;
+  const std::vector<std::string> lines = split_lines(notes);
+  if (format == TableFormat::latex) return fmt::format("\n% {}\n", fmt::join(lines, "\n% "));
+  return fmt::format("\n{}\n", fmt::join(lines, "\\\n"));  // a backslash is a line break in Markdown
 }
 
 // Returns a line for each requested measure that no row has.
@@ -172,9 +168,8 @@ std::string difference_of_csv(const std::vector<PairedRow>& compared, const Resu
   const auto& difference = found->difference;
   const auto field = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
   const auto& interval = difference.interval;
-  return fmt::format(",{},{},{},{},{},{},{}", csv_field(paired->other->label), difference.n, difference.mean,
-                     interval ? fmt::format("{}", interval->low) : "",
-                     interval ? fmt::format("{}", interval->high) : "", field(difference.t_p),
+  return fmt::format(",{},{},{},{},{},{}", csv_field(paired->other->label), difference.n, difference.mean,
+                     interval ? fmt::format("{},{}", interval->low, interval->high) : ",", field(difference.t_p),
                      field(difference.sign_flip_p));
 }
 
@@ -242,17 +237,11 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
                     fmt::join(directories, ", ")));
   std::ranges::sort(experiments, {}, &JudgedClaims::experiment);
   const std::string notes = scoreboard_notes(experiments);
-  switch (options.format) {
-    case TableFormat::markdown:
-      return scoreboard_table(experiments).markdown() + "\n" + notes;
-    case TableFormat::csv:
-      return scoreboard_table(experiments).csv();
-    case TableFormat::latex:
-      return scoreboard_table(experiments).latex() + written_notes(notes, options.format, width);
-    case TableFormat::text:
-      break;
-  }
-  return scoreboard_text(experiments, width) + "\n" + fold_lines(notes, width);
+  if (options.format == TableFormat::text) return scoreboard_text(experiments, width) + "\n" + fold_lines(notes, width);
+  const TextTable table = scoreboard_table(experiments);
+  if (options.format == TableFormat::csv) return table.csv();
+  if (options.format == TableFormat::markdown) return table.markdown() + "\n" + notes;
+  return table.latex() + written_notes(notes, options.format, width);
 }
 
 Action prepare_export(const ExportOptions& options) {

@@ -22,7 +22,6 @@ constexpr const char* wanted =
     "must be a CSV file with worker,step,duration_s (and micro_batch), or a run's directory with durations.csv.gz";
 
 // Micro-batch times recorded without a threshold.
-// T^c is the time of a step outside of its micro-batches (communication and update).
 struct RecordedTimes {
   std::vector<double> times;  // (N, I, M): workers, complete steps, micro-batches; in seconds
   int workers = 1;
@@ -60,10 +59,9 @@ std::vector<Step> whole_steps(const Trace& trace) {
   const auto most = static_cast<std::size_t>(trace.micro_batches());
   std::vector<Step> whole;
   for (Step step = 0; step < trace.steps(); ++step) {
-    bool is_whole = true;
-    for (int worker = 0; worker < trace.workers() && is_whole; ++worker)
-      is_whole = trace.durations_s(worker, step, 0, most).size() == most;
-    if (is_whole) whole.push_back(step);
+    int worker = 0;
+    while (worker < trace.workers() && trace.durations_s(worker, step, 0, most).size() == most) ++worker;
+    if (worker == trace.workers()) whole.push_back(step);
   }
   return whole;
 }
