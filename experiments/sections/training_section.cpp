@@ -503,16 +503,6 @@ std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePla
   return made;
 }
 
-void add_leaves(const TomlNode& table, const std::string& prefix, KeyValues& leaves) {
-  for (const TomlNode::Member& member : table.table()) {
-    const std::string key = prefix + toml_key(member.key);
-    if (member.value.is_table())
-      add_leaves(member.value, key + ".", leaves);
-    else
-      leaves.emplace_back(key, inline_toml(member.value));
-  }
-}
-
 // Returns the table of [training] with this name. `read` resolves it from `keys`, so it contains all defaults.
 template <typename Read>
 TomlNode resolved_with(std::string_view table, TomlNode keys, const Read& read) {
@@ -651,7 +641,7 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
   if (const TomlNode* own = common->find("common"))
     faults.add(own->place, "training.common.common; must be left out: a common phase has no common phase");
   const TomlNode* takes = common->find("takes");
-  if (takes && !takes_body_alone(*common) && inline_toml(*takes) != inline_toml(text("all")))
+  if (takes && text_in(takes) != "all" && text_in(takes) != "body")
     faults.add(takes->place,
                fmt::format("training.common.takes = {}; must be one of \"all\", \"body\"", inline_toml(*takes)));
   for (const char* const tables : described_tables)
@@ -719,10 +709,7 @@ TomlNode resolved_common_phase(const TomlNode& written, const TomlNode& all, con
   return common;
 }
 
-bool takes_body_alone(const TomlNode& common) {
-  const TomlNode* takes = common.find("takes");
-  return takes && inline_toml(*takes) == inline_toml(text("body"));
-}
+bool takes_body_alone(const TomlNode& common) { return text_in(common.find("takes")) == "body"; }
 
 std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const ObjectivePlan& of_method) {
   std::vector<TakenElements> taken;
@@ -802,9 +789,7 @@ KeyValues shown_differences(TomlNode own, const TomlNode& common, const Objectiv
   TomlNode* rate = own.find("learning_rate");
   const TomlNode* other = common.find("learning_rate");
   if (rate && other) leave_out_same(*rate, *other);  // an empty table has no leaves
-  KeyValues leaves;
-  add_leaves(own, "", leaves);
-  return leaves;
+  return leaves_of(own);
 }
 
 TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase,

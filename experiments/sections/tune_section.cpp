@@ -116,7 +116,6 @@ class Groups {
   Groups(const Expansion& all, const TuneSection& tune, FaultList& faults) : all_(all), tune_(tune) {
     for (std::size_t point = 0; point < all.points.size(); ++point)
       if (tuning_point(all.points[point], tune) == all.points[point]) {
-        numbers_[all.points[point]] = point;
         for (std::size_t method = 0; method < all.methods; ++method) add(point, method, faults);
       }
   }
@@ -126,7 +125,7 @@ class Groups {
   std::vector<Definition> trained{};  // by method, at the first tuning point
 
   std::size_t of(std::size_t point, std::size_t method) const {
-    return found_.at({numbers_.at(tuning_point(all_.points[point], tune_)), method});
+    return found_.at({tuning_point(all_.points[point], tune_), method});
   }
 
  private:
@@ -159,7 +158,7 @@ class Groups {
     const std::vector<Setting> settings = settings_of(tune_.axes[method]);
     const std::optional<std::string> first = fingerprint(point, method, settings.front(), faults);
     if (const auto known = first ? fingerprints_.find(*first) : fingerprints_.end(); known != fingerprints_.end()) {
-      found_[{point, method}] = known->second;
+      found_[{all_.points[point], method}] = known->second;
       std::vector<PointName> name = name_of(point, method);
       return keep_what_is_equal(groups[known->second].point, name);
     }
@@ -175,7 +174,7 @@ class Groups {
                                             "once, and must affect the method",
                                             tune_.methods[method]));
     }
-    found_[{point, method}] = groups.size();
+    found_[{all_.points[point], method}] = groups.size();
     groups.push_back({.method_index = method,
                       .method = tune_.methods[method],
                       .point = name_of(point, method),
@@ -185,8 +184,7 @@ class Groups {
 
   const Expansion& all_;
   const TuneSection& tune_;
-  std::map<std::pair<std::size_t, std::size_t>, std::size_t> found_;  // group by tuning point and method
-  std::map<SweepPoint, std::size_t> numbers_;                         // index of each tuning point
+  std::map<std::pair<SweepPoint, std::size_t>, std::size_t> found_;  // group by tuning point and method
   std::map<std::string, std::size_t> fingerprints_;  // group by the fingerprint of the group's first trial
 };
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -446,27 +447,22 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   std::erase_if(keys, [&root](const VariedKey& key) { return is_set_by_command_line(root, key.path); });
   if (faults.size() > faults_before) return {};  // `keys` lacks keys, so the check of groups would report false faults
   leave_to_command_line(keys);
-  std::vector<std::optional<std::size_t>> group_of(keys.size());
-  std::size_t groups = 0;
+  std::vector<std::size_t> first_of(keys.size());  // by key: the position of the first key in its group
+  std::iota(first_of.begin(), first_of.end(), 0);
+  std::set<std::size_t> zipped;
   for (const TomlNode& list : lists_to_zip(root, faults)) {
-    for (const std::size_t key : named_by(root, list, keys, faults)) {
-      if (group_of[key])
+    const std::vector<std::size_t> group = named_by(root, list, keys, faults);
+    for (const std::size_t key : group) {
+      if (!zipped.insert(key).second)
         faults.add(list.place,
                    fmt::format("sweep.zip = {}; must not list \"{}\" twice", inline_toml(list), keys[key].key));
-      group_of[key] = groups;
+      first_of[key] = std::ranges::min(group);
     }
-    ++groups;
   }
+  std::map<std::size_t, std::vector<VariedKey>> groups;
+  for (std::size_t i = 0; i < keys.size(); ++i) groups[first_of[i]].push_back(std::move(keys[i]));
   SweptKeys result;
-  std::vector<std::optional<std::size_t>> place_of(groups);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (group_of[i] && place_of[*group_of[i]]) {
-      result[*place_of[*group_of[i]]].push_back(std::move(keys[i]));
-      continue;
-    }
-    if (group_of[i]) place_of[*group_of[i]] = result.size();
-    result.emplace_back().push_back(std::move(keys[i]));
-  }
+  for (auto& [first, group] : groups) result.push_back(std::move(group));
   return result;
 }
 
