@@ -61,69 +61,60 @@ std::string unpacked(const path& file) {
   return text;
 }
 
+// Returns the files of a folder, sorted by bytes, so that the result does not depend on the file system.
+std::vector<path> files_in(const std::string& folder, std::vector<std::string>& faults) {
+  std::vector<path> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored)) files.push_back(entry->path());
+  }
+  if (error) faults.push_back(fmt::format("{}: {}", folder, error.message()));
+  std::ranges::sort(files);
+  return files;
+}
+
 // The texts that a command names, in memory. A file of a folder is left out if it is not a text in UTF-8; such a file
 // that is named itself is a fault.
-class Documents {
- public:
-  using Visit = std::function<void(std::string_view train, std::string_view test)>;
+struct Texts {
+  std::vector<std::string> all{};
+  std::vector<path> left_out{};
+};
 
-  explicit Documents(const TokenFilesOptions& options) : options_(options) {
-    std::string faults;
-    const auto report = [&faults](const std::string& fault) { faults += (faults.empty() ? "" : "\n") + fault; };
-    for (const std::string& name : options.texts) {
-      std::error_code error;
-      if (fs::is_directory(name, error)) {
-        for (const path& file : files_in(name, report))
-          read(file, [&](const std::string&) { left_out_.push_back(file); });
-      } else {
-        read(name, report);
-      }
-    }
-    if (!faults.empty()) throw ConfigurationFault(faults);
-  }
-
-  // Calls `document` with the training part and the test part of each document, of which one may be empty.
-  void for_each(const Visit& document) const {
-    for (const std::string& text : texts_) {
-      throw_if_interrupted();
-      divide(text, document);
-    }
-  }
-
-  std::size_t files() const { return texts_.size(); }
-  const std::vector<path>& left_out() const { return left_out_; }
-
- private:
-  using Report = std::function<void(const std::string& fault)>;
-
-  // Sorts by bytes, so that the result does not depend on the file system.
-  static std::vector<path> files_in(const std::string& folder, const Report& report) {
-    std::vector<path> files;
+Texts read_texts(const std::vector<std::string>& names) {
+  Texts texts;
+  std::vector<std::string> faults;
+  for (const std::string& name : names) {
     std::error_code error;
-    for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-      std::error_code ignored;
-      if (entry->is_regular_file(ignored)) files.push_back(entry->path());
-    }
-    if (error) report(fmt::format("{}: {}", folder, error.message()));
-    std::ranges::sort(files);
-    return files;
+    const bool is_folder = fs::is_directory(name, error);
+    for (const path& file : is_folder ? files_in(name, faults) : std::vector<path>{name}) try {
+        throw_if_interrupted();
+        std::string content = unpacked(file);
+        content.erase(0, content.size() - checked_text(file, content).size());  // the byte order mark
+        texts.all.push_back(std::move(content));
+      } catch (const DataFault& problem) {
+        if (is_folder)
+          texts.left_out.push_back(file);
+        else
+          faults.emplace_back(problem.what());
+      }
   }
+  if (!faults.empty()) throw ConfigurationFault(fmt::format("{}", fmt::join(faults, "\n")));
+  return texts;
+}
 
-  void read(const path& file, const Report& report) {
+// Calls `visit` with the training part and the test part of each text, of which one may be empty. Without `lines` the
+// test part begins after a blank or the end of a line, so that it does not begin inside a word or a character.
+void for_each_text(const Texts& texts, const TokenFilesOptions& options,
+                   const std::function<void(std::string_view train, std::string_view test)>& visit) {
+  for (std::string_view text : texts.all) {
     throw_if_interrupted();
-    try {
-      std::string content = unpacked(file);
-      content.erase(0, content.size() - checked_text(file, content).size());  // the byte order mark
-      texts_.push_back(std::move(content));
-    } catch (const DataFault& problem) {
-      report(problem.what());
-    }
-  }
-
-  void divide(std::string_view text, const Visit& document) const {
-    if (!options_.lines) {
-      const std::size_t end = end_of_training(text);
-      return document(text.substr(0, end), text.substr(end));
+    if (!options.lines) {
+      const auto least = static_cast<std::size_t>((1 - options.test_share) * static_cast<double>(text.size()));
+      const std::size_t blank = text.find_first_of(blanks, least);
+      const std::size_t end = blank == text.npos ? text.size() : blank + 1;
+      visit(text.substr(0, end), text.substr(end));
+      continue;
     }
     while (!text.empty()) {
       const std::size_t end = std::min(text.find('\n'), text.size());
@@ -131,22 +122,11 @@ class Documents {
       text.remove_prefix(std::min(end + 1, text.size()));
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (line.empty()) continue;
-      const bool is_train = split_of(line, options_.test_share) == Split::train;
-      document(is_train ? line : std::string_view(), is_train ? std::string_view() : line);
+      const bool is_train = split_of(line, options.test_share) == Split::train;
+      visit(is_train ? line : std::string_view(), is_train ? std::string_view() : line);
     }
   }
-
-  // The test part begins after a blank or the end of a line, so that it does not begin inside a word or a character.
-  std::size_t end_of_training(std::string_view text) const {
-    const auto least = static_cast<std::size_t>((1 - options_.test_share) * static_cast<double>(text.size()));
-    const std::size_t blank = text.find_first_of(blanks, least);
-    return blank == text.npos ? text.size() : blank + 1;
-  }
-
-  const TokenFilesOptions& options_;
-  std::vector<std::string> texts_;
-  std::vector<path> left_out_;
-};
+}
 
 // A tokenizer: calls `token` with the number of each token of a text, and of the end of a text.
 struct Tokenizer {
@@ -173,10 +153,10 @@ bool can_be_divided(std::string_view text) {
 }
 
 // The vocabulary consists of the most frequent words of the training parts.
-Tokenizer word_tokenizer(const Documents& documents, std::int64_t words) {
+Tokenizer word_tokenizer(const Texts& texts, const TokenFilesOptions& options) {
   std::unordered_map<std::string, std::int64_t> counts;
   std::int64_t seen = 0;
-  documents.for_each([&](std::string_view train, std::string_view) {
+  for_each_text(texts, options, [&](std::string_view train, std::string_view) {
     for_each_word(train, [&](std::string_view word) {
       poll_interrupt(++seen);
       ++counts[std::string(word)];
@@ -186,7 +166,8 @@ Tokenizer word_tokenizer(const Documents& documents, std::int64_t words) {
   result.vocabulary = {end_of_text, "<unknown>"};
   const auto special = static_cast<std::int32_t>(result.vocabulary.size());
   std::unordered_map<std::string, std::int32_t> numbers;
-  for (std::string& word : most_frequent(counts, static_cast<std::size_t>(words), 1)) {
+  const auto words = static_cast<std::size_t>(options.words.value_or(TextOptions().words));
+  for (std::string& word : most_frequent(counts, words, 1)) {
     numbers.emplace(word, special + static_cast<std::int32_t>(numbers.size()));
     result.vocabulary.push_back(std::move(word));
   }
@@ -259,9 +240,8 @@ Action prepare_token_files(const TokenFilesOptions& options) {
   if (const std::string why = why_not_replaceable_folder(folder); !why.empty())
     throw ConfigurationFault(fmt::format("--to {}: {}", options.to, why));
 
-  const Documents documents(options);
-  const Tokenizer tokenizer =
-      options.by_words ? word_tokenizer(documents, options.words.value_or(TextOptions().words)) : byte_tokenizer();
+  const Texts texts = read_texts(options.texts);
+  const Tokenizer tokenizer = options.by_words ? word_tokenizer(texts, options) : byte_tokenizer();
   const auto vocabulary = std::ssize(tokenizer.vocabulary);
   const TokenType type =
       vocabulary <= std::numeric_limits<std::uint16_t>::max() + std::int64_t{1} ? TokenType::uint16 : TokenType::uint32;
@@ -270,10 +250,10 @@ Action prepare_token_files(const TokenFilesOptions& options) {
     std::int64_t tokens = 0;
   };
   Part train, test;
-  std::int64_t unknown = 0, texts = 0;
+  std::int64_t unknown = 0, documents = 0;
   bool has_test_part = false, has_divisible_text = false;
-  documents.for_each([&](std::string_view train_text, std::string_view test_text) {
-    ++texts;
+  for_each_text(texts, options, [&](std::string_view train_text, std::string_view test_text) {
+    ++documents;
     has_test_part = has_test_part || !test_text.empty();
     has_divisible_text = has_divisible_text || can_be_divided(train_text);
     for (const auto& [text, part] : {std::pair(train_text, &train), std::pair(test_text, &test)}) {
@@ -288,7 +268,7 @@ Action prepare_token_files(const TokenFilesOptions& options) {
     }
   });
   const std::string named = fmt::format("{}", fmt::join(options.texts, ", "));
-  if (documents.files() == 0) throw ConfigurationFault(fmt::format("{}: contains no text in UTF-8", named));
+  if (texts.all.empty()) throw ConfigurationFault(fmt::format("{}: contains no text in UTF-8", named));
   if (!options.lines && !has_test_part) {
     if (has_divisible_text)
       throw ConfigurationFault(
@@ -298,7 +278,7 @@ Action prepare_token_files(const TokenFilesOptions& options) {
     throw ConfigurationFault(
         fmt::format("{}: nothing is left for tests: a text is divided after a blank or the end of a line, and none has "
                     "one before its last character; must be longer{}",
-                    named, documents.files() > 1 ? ", or use --lines, which keeps lines whole" : ""));
+                    named, texts.all.size() > 1 ? ", or use --lines, which keeps lines whole" : ""));
   }
   for (const auto& [part, name] : {std::pair(&train, "training"), std::pair(&test, "tests")})
     if (part->tokens == 0)
@@ -313,15 +293,15 @@ Action prepare_token_files(const TokenFilesOptions& options) {
   }
   files[vocabulary_file] = fmt::format("{}\n", fmt::join(tokenizer.vocabulary, "\n"));
   std::string summary = fmt::format("{}\n{} of {}: {} tokens for training, {} for tests, from a vocabulary of {}\n",
-                                    options.to, counted(texts, options.lines ? "line" : "text"),
-                                    counted(documents.files(), "file"), train.tokens, test.tokens, vocabulary);
+                                    options.to, counted(documents, options.lines ? "line" : "text"),
+                                    counted(texts.all.size(), "file"), train.tokens, test.tokens, vocabulary);
   if (unknown > 0)
     summary += fmt::format(
         "{} % of the tokens are words beyond the vocabulary\n",
         shown_number(100 * static_cast<double>(unknown) / static_cast<double>(train.tokens + test.tokens), 3));
-  if (const std::vector<path>& left_out = documents.left_out(); !left_out.empty())
+  if (!texts.left_out.empty())
     summary += fmt::format("{} of folders left out, without text in UTF-8, such as {}\n",
-                           counted(left_out.size(), "file"), left_out.front().string());
+                           counted(texts.left_out.size(), "file"), texts.left_out.front().string());
   return [to = options.to, folder = std::move(folder), files = std::move(files), summary = std::move(summary)] {
     try {
       write_directory(folder, files);

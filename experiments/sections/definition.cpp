@@ -283,13 +283,6 @@ Path beside(const std::string& condition_key, const Path& missing) {
   return path;
 }
 
-// Returns the value of the condition's key if the condition is true.
-std::optional<std::string> value_if_true(const Condition& condition, const Path& path, const TomlNode& resolved) {
-  const std::string_view word = text_in(found_at(resolved, path));
-  const bool is_true = std::ranges::find(condition.words, word) != condition.words.end();
-  return is_true ? std::optional<std::string>(word) : std::nullopt;
-}
-
 // Returns the conditions under which the missing key is required, such as `kind = "ring"`; nullopt if one is false. A
 // condition on a key of the same table names only the last part of that key. A condition on a key of another table is
 // included only if a single value of that key requires the missing one. (It explains nothing that all models except
@@ -300,12 +293,12 @@ std::optional<std::vector<std::string>> texts_if_true(const std::vector<Conditio
   for (const Condition& condition : conditions) {
     if (condition.key.ends_with('?')) continue;
     const Path path = beside(condition.key, missing);
-    const auto value = value_if_true(condition, path, resolved);
-    if (!value) return {};
+    const std::string_view value = text_in(found_at(resolved, path));
+    if (std::ranges::count(condition.words, value) == 0) return {};
     const bool is_same_table =
         path.size() == missing.size() && std::equal(path.begin(), path.end() - 1, missing.begin());
     if (is_same_table || condition.words.size() == 1)
-      texts.push_back(fmt::format("{} = \"{}\"", is_same_table ? path.back() : condition.key, *value));
+      texts.push_back(fmt::format("{} = \"{}\"", is_same_table ? path.back() : condition.key, value));
   }
   return texts;
 }
@@ -785,11 +778,6 @@ const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std:
     describe_claims(root);
   };
   return found.emplace(fixed, describe(read, fixed)).first->second;
-}
-
-const std::vector<KeyDescription>& keys_of_file() {
-  static const std::map<std::string, std::string> nothing;
-  return keys_of_file(nothing);
 }
 
 std::string why_not_measured(const std::string& measure, const Definition& definition) {

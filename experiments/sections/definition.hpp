@@ -255,8 +255,7 @@ void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::ini
 
 // Returns all keys of an experiment file with the descriptions in the functions that read them. `fixed`: values of keys
 // that select further keys, such as {"methods.algorithm", "dropcompute"}. The result for each map is cached.
-const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed);
-const std::vector<KeyDescription>& keys_of_file();  // the keys for all values
+const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed = {});
 
 // Returns why runs of this definition never have the measure, such as "needs a validation split: ..."; empty if they
 // may have it. Measures are those of results/summary.hpp, and times and steps to equal loss.
