@@ -28,12 +28,11 @@ namespace syncopate {
 
 struct CommandLine;
 
-// The rest of a command that has read and checked its input: it writes files and prints. Rank 0 calls it
-// once all ranks have agreed to execute the same command. Throws std::system_error if a file cannot be written.
+// Writes files and prints, after the command has read and checked its input. Rank 0 calls it once all ranks have agreed
+// on the command. Throws std::system_error if a file cannot be written.
 using Action = std::function<void()>;
 
-// `syncopate compare`: runs an experiment on the simulated cluster and under MPI, and shows the error of the
-// simulation.
+// `syncopate compare`: runs an experiment on both clusters, and shows the error of the simulation.
 struct CompareOptions {
   std::string mpiexec;  // command that starts MPI programs; empty: $MPIEXEC, or the launcher found at build time
   Tolerances tolerances;
@@ -44,16 +43,15 @@ struct CompareOptions {
 };
 
 // Executes missing runs, prints the table, and writes compare.json into the experiment's directory. Each run under MPI
-// is a separate launch, so that its failure does not affect the others. The exit status is 1 if a run could not be
-// compared or, with `check`, exceeds a tolerance. It is 2 if the results directory, the launcher or a file cannot be
-// used.
+// is a separate launch, so that its failure does not affect the others. Returns 1 if a run could not be compared or,
+// with `check`, exceeds a tolerance. Returns 2 if the results directory, the launcher or a file cannot be used.
 int compare(const Experiment& experiment, const CommandLine& line);
 
 // `run --jobs N` and `run --share`: several processes execute an experiment's runs (execution/runner.hpp).
 //
 // Jobs are processes, not threads, because LibTorch's thread pools and settings are per process, and because a crash or
-// a lack of memory then costs only one run. Jobs are children of this process, which shows progress, replaces crashed
-// children, and prints the tables. Other processes may join them, as with `--share`.
+// a lack of memory then costs only one run. This process starts them, shows progress, replaces crashed jobs, and prints
+// the tables. Other processes may join them, as with `--share`.
 struct SideBySideOptions {
   std::string jobs{};                  // --jobs: a number, "auto", or empty
   bool shares = false;                 // --share
@@ -72,8 +70,7 @@ void check_side_by_side(const CommandLine& line, const Experiment& experiment);
 // Executes the experiment in this process or together with other processes. Returns the exit status.
 int run_side_by_side(const Experiment& experiment, const CommandLine& line);
 
-// `syncopate list`: the names of methods, delays, models and so on that an experiment file may use. They come from the
-// tables with which files are read.
+// `syncopate list`: the names of methods, delays, models, ... from the tables with which experiment files are read.
 inline constexpr std::array<std::string_view, 7> listed_kinds = {"algorithms", "delays",    "networks",  "models",
                                                                  "datasets",   "schedules", "optimizers"};
 
@@ -100,7 +97,7 @@ std::vector<NameGroup> name_groups();
 // Returns the keys of a name: those in its table, or those that exist only with this name.
 std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name);
 
-// Returns names and sentences in lines of readable width. `kind` is one of listed_kinds, or empty for all of them.
+// Returns names and sentences. `kind` is one of listed_kinds, or empty for all of them.
 std::string listing(std::string_view kind);
 
 // Returns the description of a name with its keys, of a key, or of a kind. For any other word, returns the names and
@@ -108,21 +105,17 @@ std::string listing(std::string_view kind);
 std::string listing_of(std::string_view name);
 std::string unlisted(std::string_view name);
 
-// `list --write-pages`: pages that are generated from the tables with which experiment files are read.
+// `list --write-pages`: pages that are generated from the same tables.
 inline constexpr const char* command_that_writes = "./dev list --write-pages";
 
 // Returns experiments/reference.md, which describes all keys of an experiment file.
 std::string reference_page();
-
-// Returns algorithms/README.md with the table of methods between its two marks. Throws std::runtime_error if the page
-// lacks the marks.
+// Returns algorithms/README.md with a new table of methods. Throws std::runtime_error if the page lacks its marks.
 std::string with_table_of_methods(std::string page);
-
 // Writes both pages in a checkout. Throws std::runtime_error if one is missing or cannot be written.
 void write_pages(const std::filesystem::path& checkout);
 
-// `ranks`: number of processes that a launcher has started as workers of an MPI cluster or to divide simulations; 0:
-// none.
+// `ranks`: number of processes that a launcher has started; 0: none.
 MemoryUse memory_use(const CommandLine& line, int ranks);
 
 // Returns the largest need of a run or trial, as `check` prints it. Empty without runs.
@@ -130,27 +123,27 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use);
 // As memory_line, for the memory of a GPU; empty for the processor.
 std::string device_line(const Experiment& experiment, const MemoryUse& use);
 
-// Returns the bytes that all workers of a run send together, such as "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB
-// (AdamW)", as far as they follow from the methods' schedules. Names the other methods. Nothing is simulated.
+// Returns the bytes that all workers of a run send together, as far as they follow from the methods' schedules, such as
+// "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB (AdamW)". Names the other methods.
 std::string bytes_line(const Experiment& experiment);
 
 // Whether LibTorch can compute on the run's device and in its precision on this machine.
 bool has_device_of(const Run& run);
 
-// Returns a fault for each key because of which LibTorch cannot compute runs or common phases on this machine.
+// Returns a fault for each key that prevents LibTorch from computing runs or common phases on this machine.
 FaultList missing_devices(const Experiment& experiment);
 
-// Throws ConfigurationFault with these faults, of runs (or trials, with [tune]) that must still be executed. `compare`
-// executes runs on both clusters; for all other commands `is_mpi_rank` says on which one.
+// Throws ConfigurationFault with these faults of the runs (or trials, with [tune]) that must still be executed.
+// `is_mpi_rank`: the cluster of commands other than `compare`, which uses both.
 void refuse_missing_devices(const Experiment& experiment, const CommandLine& line, bool is_mpi_rank);
 
 // Throws ConfigurationFault if a run or trial that must still be executed needs more memory than the limit of --memory
 // leaves for each process.
 void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line, const MemoryUse& use);
 
-// Returns the number of bytes of "8GiB", "0.5 GiB", "500MB" or "1000000", in upper or lower case. The units K, M, G, T
-// and KB, ... are powers of 1000; the units KiB (or Ki), ... are powers of 1024. Returns nullopt for other texts, sizes
-// below one byte, and sizes that do not fit.
+// Returns the number of bytes of "8GiB", "0.5 GiB", "500MB" or "1000000", in upper or lower case. K and KB, ... are
+// powers of 1000; KiB and Ki, ... are powers of 1024. Returns nullopt for other texts, and for sizes below one byte or
+// above std::int64_t.
 std::optional<std::int64_t> memory_size(std::string_view text);
 
 // --- `syncopate predict`: time and communication of methods, by formulas and a short simulation; nothing is trained
@@ -201,9 +194,9 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
 // Throws ConfigurationFault if `against` is neither empty nor a method's label; the message suggests the nearest label.
 void check_against(const Experiment& experiment, const std::string& against);
 
-// `predict --to-target RUN`: the time to a target is the product of the simulated time of a step and the number of
-// steps that a method's batch needs, according to the noise scale of gradients in finished runs
-// (results/statistics.hpp). A method that waits for fewer gradients takes less time per step, but needs more steps.
+// `predict --to-target RUN`: the time to a target is the simulated time of a step times the number of steps. The noise
+// scale of gradients in finished runs gives that number for a method's batch (results/statistics.hpp). A method that
+// waits for fewer gradients takes less time per step, but needs more steps.
 
 // Means over the finished runs of one method that reached their target.
 struct TargetRuns {
@@ -241,7 +234,7 @@ struct RunningRun {
   bool is_silent() const { return is_lost || (time_out_s > 0 && silent_s > time_out_s); }
 };
 
-// A run with a checkpoint or temporary files. A process without a lease is executing it, or it was left unfinished.
+// A run with a checkpoint or temporary files: a process without a lease is executing it, or it was interrupted.
 struct UnfinishedRun {
   PlannedRun run{};
   bool has_checkpoint = false;
@@ -269,11 +262,10 @@ struct ExperimentStatus {
   std::vector<std::string> faults{};        // damaged or unreadable files, one line each
 };
 
-// Returns the status of the file's runs. With [tune], returns the status of the trials and, once they are known, the
-// status of the runs.
+// Returns the status of the file's runs. With [tune], the status of the trials comes first.
 std::vector<ExperimentStatus> status_of(const Experiment& experiment, const std::filesystem::path& results);
-// Returns the status of each experiment in or below the directory. It covers the runs that were shared last, and all
-// other runs on the disk. Throws ConfigurationFault if there is no experiment.
+// Returns the status of each experiment at or below the directory: of the runs that were shared last, and of all other
+// runs on the disk. Throws ConfigurationFault if there is no experiment.
 std::vector<ExperimentStatus> status_of_directory(const std::filesystem::path& directory);
 
 std::string status_text(const std::vector<ExperimentStatus>& experiments);
@@ -317,7 +309,7 @@ Action prepare_export(const ExportOptions& options);
 
 // --- `syncopate thresholds`: the effect that each threshold of DropCompute would have had on a recorded run
 // Source:  Giladi et al. 2023, Eq. 6 and Figure 3c; the reference code's search.
-// T^c is the time of a step outside of its micro-batches (communication and update).
+// Symbols: T^c is the time of a step outside of its micro-batches (communication and update).
 
 struct ThresholdsOptions {
   // A CSV file (plain or compressed) with columns worker, step, micro_batch, duration_s, or a run's directory with
@@ -345,7 +337,7 @@ struct TraceImportOptions {
 };
 
 // Workers are the ranks in profiler traces (distributedInfo), or else files in their order. In a CSV file they are the
-// column's numbers in ascending order. Steps that not all workers have are left out, and counted in the summary. Throws
+// column's numbers in ascending order. Leaves out steps that not all workers have; the summary counts them. Throws
 // Interrupted. Throws ConfigurationFault with all faults: no steps, no such range or column, negative, missing or
 // repeated times, times that are all 0, repeated ranks or files, an output that is one of the files.
 Action prepare_trace_import(const TraceImportOptions& options);
@@ -362,16 +354,15 @@ struct TokenFilesOptions {
   bool header = false;                  // whether token files have llm.c's header
 };
 
-// Reads the texts. The last part of each file is for tests. With `lines` a hash decides for each line (split_of). The
-// contents depend only on the texts, the options and the order of the names. Throws Interrupted. Throws
-// ConfigurationFault if a file is not a text in UTF-8, a split is empty, or the folder contains other files or cannot
-// be written; the folder is checked first. The action replaces the folder, with all of its files or none.
+// Reads the texts. The last part of each file is for tests; with `lines` a hash decides for each line (split_of). The
+// contents depend only on the texts, the options and the order of the names. The action replaces the folder with all
+// files or none. Throws Interrupted. Throws ConfigurationFault if the folder contains other files or cannot be
+// written, which is checked first, if a file is not a text in UTF-8, or if a split is empty.
 Action prepare_token_files(const TokenFilesOptions& options);
 
-// --only: keeps the runs whose method, variant or beginning of the hash is among the names; without names, all runs. If
-// the names are of several kinds, a run must match a name of each kind. For example, --only DropCompute --only "slow
-// server" --only "no delay" keeps DropCompute's runs of two variants. Throws ConfigurationFault for a name that no run
-// has.
+// --only: keeps the runs with one of the names, which are methods, variants, or beginnings of hashes. Of each kind that
+// is given, a run must have one: --only DropCompute --only "slow server" --only "no delay" keeps DropCompute's runs of
+// two variants. Throws ConfigurationFault for a name that no run has.
 void choose_runs(Experiment& experiment, const std::vector<std::string>& names);
 
 struct CommandLine {

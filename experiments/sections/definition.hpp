@@ -1,6 +1,5 @@
-// Functions that read the tables of an experiment file. If `seeds` lists several seeds, they use the first one, because
-// the document of a single run contains only its own seed. Functions report faults to `root` or, if they have that
-// parameter, to `faults`.
+// Functions that read the tables of an experiment file. They report faults to `root` or, if they have that parameter,
+// to `faults`. If `seeds` lists several seeds, they use the first one. (The document of a single run has only one.)
 #pragma once
 
 #include <cstddef>
@@ -35,26 +34,23 @@ namespace syncopate {
 
 // --- claims_section.cpp: [[claim]], a statement about the experiment's results, and when it counts as reproduced
 
-// Replaces the key `reference` of each claim by the table `paper` to which it refers. For example, reference =
-// "dropcompute.figure-5-time" refers to the entry figure-5-time of results/reference/dropcompute.toml, which several
-// claims may quote. Searches for results/reference next to the experiment file, in the folders above it, and in the
-// working directory.
+// Replaces the key `reference` of each claim by the table `paper` to which it refers: "dropcompute.figure-5-time" names
+// the entry figure-5-time of results/reference/dropcompute.toml. Searches for results/reference next to the experiment
+// file, in the folders above it, and in the working directory.
 void apply_references(TomlNode& root, const std::string& file, FaultList& faults);
 
-// Returns why no run of the method can have the measure, such as "needs evaluation.target_accuracy". Returns an empty
-// text if at least one run can have it.
+// Returns why no run of the method can have the measure, such as "needs evaluation.target_accuracy"; empty if one can.
 using WhyNot = std::function<std::string(const std::string& measure, const std::string& method)>;
 
-// Returns the claims after checking their methods, swept keys, values and measures against the experiment's runs. At
-// least one run of a claim's method must have its measure. Without `everywhere` or `over`, a claim must select exactly
-// one sweep point.
+// Returns the claims. Checks their methods, swept keys, values and measures against the experiment's runs. Without
+// `everywhere` or `over`, a claim must select exactly one sweep point.
 std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
                                const WhyNot& why_not, FaultList& faults);
 
 // Checks everything about claims that does not depend on the runs.
 void check_claims_alone(const TomlNode& root, FaultList& faults);
 
-// Declares the keys of claims, so that `list` and the reference can print them.
+// Declares the keys of claims for `list` and the reference.
 void describe_claims(Settings& root);
 
 // --- run_sections.cpp: the tables [cluster], [[delays]], [[outages]], [network], [budget], [evaluation], [checkpoint],
@@ -79,16 +75,16 @@ struct PlannedLengths {
 };
 using LengthsOf = std::function<PlannedLengths(int workers, int micro_batches)>;
 
-// Reads [cluster], [[delays]], [[outages]] and [network]. Members of the result are not null unless their comments say
-// so. `seed`: seed of the delays. `finite_means`: whether a delay without a finite mean is a fault.
+// Reads [cluster], [[delays]], [[outages]] and [network]. `seed`: seed of the delays. `finite_means`: whether a delay
+// without a finite mean is a fault.
 ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means, const LengthsOf& lengths_of);
 
-// Checks that no message takes longer than `longest_delay`. Even if every key is within its range, a large model, a
-// slow link and many workers may together take too long. The fault names the key that causes most of the time.
+// Checks that no message takes longer than `longest_delay`: a large model, a slow link and many workers may together
+// take too long. The fault names the key that causes most of the time.
 void check_network_times(Settings& root, const NetworkModel& network, int workers, Bytes payload);
 
 // Checks that outages are rare enough for a method with a server, because there a worker that loses its state repeats
-// its whole step. `plan`: the plan in ClusterSection.
+// its whole step.
 void check_outages_of_steps(Settings& root, const OutagePlan& plan, int micro_batches, double micro_batch_s,
                             const std::string& method);
 
@@ -115,19 +111,18 @@ bool takes_body_alone(const TomlNode& common);
 // Returns the offsets of each body tensor in both models. Empty if the bodies differ, or if a model has no body.
 std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const ObjectivePlan& of_method);
 
-// Declares the keys of the common phase, so that `list` and the reference can print them.
+// Declares the keys of the common phase for `list` and the reference.
 void describe_common_phase(Settings& root);
 
-// Returns how a method's [training] (`own`) differs from the file's [training] (`common`): keys and values as shown to
-// users, such as "optimizer.weight_decay" and "0.05". A different optimizer, or a different method of the common phase,
-// is shown by its name and the keys that differ from its defaults. A different learning rate is shown by the keys that
-// differ from the file's learning rate, or from the defaults.
+// Returns how a method's [training] (`own`) differs from the file's [training] (`common`), for users: keys and values,
+// such as "optimizer.weight_decay" and "0.05". An optimizer, or a method of the common phase, is shown by its name and
+// the keys that differ from its defaults. A learning rate is shown by the keys that differ from the file's learning
+// rate, or from the defaults.
 KeyValues shown_differences(TomlNode own, const TomlNode& common, const ObjectivePlan& objective);
 
-// The number of steps per epoch. Unknown without a data set, or if a key that determines it is faulty.
 struct EpochLength {
-  std::optional<Step> steps{};
-  bool is_faulty = false;  // unknown because of a fault that was already reported, so later readers report none
+  std::optional<Step> steps{};  // unknown without a data set, or after a fault
+  bool is_faulty = false;       // unknown because of a fault that was already reported, so later readers report none
 };
 
 struct TrainingSection {
@@ -181,8 +176,7 @@ struct BudgetSection {
 };
 BudgetSection read_budget(Settings& root, const EpochLength& epoch);
 
-// Functions that read [evaluation], [checkpoint], [measurements] and [recording]. If one of the last three is absent,
-// the resolved configuration does not contain it either.
+// If one of the last three tables is absent, the resolved configuration does not contain it either.
 EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training);
 CheckpointPlan read_checkpoint(Settings& root);
 MeasurementPlan read_measurements(Settings& root, const TrainingSection& training);
@@ -239,8 +233,8 @@ TomlNode without_keys_of_file(TomlNode root);
 // Returns the document of one run, with one method and one seed, and without a sweep.
 TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed);
 
-// Returns a hash of everything that determines what the run computes. Unlike a run's hash, it ignores the names of the
-// experiment and the method, keys of [training] that the method overrides, and unused models and data sets.
+// Returns a hash of what the run computes. Unlike a run's hash, it ignores the names of the experiment and the method,
+// keys of [training] that the method overrides, and unused models and data sets.
 std::string fingerprint_of(const Reading& reading);
 
 // Returns the run of a document with one method and one seed. Throws ConfigurationFault.
@@ -249,28 +243,26 @@ Run plan_run(TomlNode document, const std::string& file, const LoadOptions& opti
 void throw_if_any(const FaultList& faults);
 
 // Extends a message about a missing key if a table of a variant, profile or method replaced the table that contained
-// it. `document`: the document with the faults. `before`: the document before variants, and the document before
-// profiles.
+// it. `document`: has the faults. `before`: the document before variants, and before profiles.
 void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::initializer_list<const TomlNode*> before);
 
-// Returns all keys of an experiment file with the descriptions in the functions that read them. `fixed`: values of keys
-// that select further keys, such as {"methods.algorithm", "dropcompute"}. The result for each map is cached.
+// Returns all keys of an experiment file as the functions that read them describe them. `fixed`: values of keys that
+// select further keys, such as {"methods.algorithm", "dropcompute"}; keys without an entry take all of their values.
 const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed = {});
 
 // Returns why runs of this definition never have the measure, such as "needs a validation split: ..."; empty if they
-// may have it. Measures are those of results/summary.hpp, and times and steps to equal loss.
+// may have it.
 std::string why_not_measured(const std::string& measure, const Definition& definition);
 
-// How much data a step of a training consumes. (Trainings that are compared have equal numbers of workers and of
-// micro-batches per step.)
+// How much data a step of a training consumes, for trainings with equally many workers and micro-batches per step.
 struct DataSteps {
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
 };
 
 // Returns the step at which the training `other` continues after `done` steps of the training `own`. Whole epochs stay
-// whole. Within an epoch, the result is the first step that repeats no sample. If there is none, it is the first step
-// of the next epoch. Without epochs, returns `done`.
+// whole. Within an epoch, the result is the first step that repeats no sample, or else the first step of the next
+// epoch. Without epochs, returns `done`.
 Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own);
 
 }  // namespace syncopate

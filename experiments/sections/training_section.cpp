@@ -521,8 +521,8 @@ TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
   return result;
 }
 
-// Erases keys with default values, as `read` resolves them for a table with this name and only the key `deciding`, which
-// names the table's kind.
+// Erases keys with default values. `read` resolves these for a table with this name that has only the key `deciding`,
+// which names the table's kind.
 template <typename Read>
 void leave_out_defaults(TomlNode& table, std::string_view name, const char* deciding, const Read& read) {
   if (!table.find(deciding)) return;

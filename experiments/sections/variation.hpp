@@ -26,9 +26,9 @@
 
 namespace syncopate {
 
-// Reads the varied keys of `table`, whose name is "sweep" or "tune". Keys may be written in quotes ("a.b" = [1, 2]),
-// with dots, or as tables within tables. `is_other`: whether a member of the table is no varied key, such as `zip`.
-// `check` throws KeyPathFault for keys that must not vary.
+// Reads the varied keys of `table`, whose name is "sweep" or "tune". Keys may be quoted ("a.b" = [1, 2]), dotted, or
+// tables within tables. `is_other`: whether a member of the table is no varied key, such as `zip`. `check` throws
+// KeyPathFault for keys that must not vary.
 std::vector<VariedKey> read_varied_keys(const TomlNode& document, const TomlNode& table, std::string_view name,
                                         const std::function<bool(const std::string& member)>& is_other,
                                         const std::function<void(const VariedKey& key)>& check, FaultList& faults);
@@ -40,9 +40,8 @@ std::vector<VariedKey> read_varied_keys(const TomlNode& document, const TomlNode
 // the key's table, for messages.
 bool read_values(const TomlNode& node, std::string_view table, VariedKey& key, FaultList& faults);
 
-// Returns a short, unique label for each value of a key. A table is labelled by its kind (`kind`, `name`, `rule` or
-// `schedule`). Tables of the same kind are labelled by the keys in which they differ, shortened. Equal labels are
-// numbered.
+// Returns a short, unique label for each value of a key. The label of a table has its kind (`kind`, `name`, `rule` or
+// `schedule`) and the keys in which tables of this kind differ. Equal labels are numbered.
 std::vector<std::string> swept_labels(const TomlNode::Array& values);
 
 // Returns the label of one of the key's values. A value that the key does not have is its own label.
@@ -53,8 +52,7 @@ std::optional<std::vector<double>> numbers_of(const VariedKey& key);
 
 // Returns a value beyond the largest one (`above`) or the smallest one. It continues the ratio of the last two values
 // or, if the key is a range with a step or not all values are positive, their difference. `share` scales the distance.
-// The result is a whole number if all values are. Returns nullopt if a value is not a number, if there is only one
-// value, or if rounding leaves no distance.
+// The result is whole if all values are. Returns nullopt without two numbers, or if rounding leaves no distance.
 std::optional<TomlNode> next_beyond(const VariedKey& key, bool above, double share = 1);
 
 // A key or "variant", and its value, as shown to users.
@@ -83,14 +81,13 @@ using SweepPoint = std::vector<std::size_t>;
 // quotes, with its values and their labels.
 std::vector<SweepAxis> read_sweep(TomlNode& root, FaultList& faults);
 
-// Returns the product, or the largest number if it overflows.
+// Returns the product, or the largest number after an overflow.
 constexpr std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   return b != 0 && a > most / b ? most : a * b;
 }
 
-// Returns all combinations of one index per axis. The last axis varies fastest. `size` returns the number of values of
-// an axis.
+// Returns all combinations of one index per axis. The last axis varies fastest. `size`: an axis's number of values.
 template <typename Axis, typename Size>
 std::vector<std::vector<std::size_t>> combinations(const std::vector<Axis>& axes, const Size& size) {
   std::vector<std::vector<std::size_t>> all = {{}};
@@ -106,15 +103,12 @@ std::vector<std::vector<std::size_t>> combinations(const std::vector<Axis>& axes
   return all;
 }
 
-// Returns the number of combinations, or the largest number if it overflows.
+// Returns the number of combinations, or the largest number after an overflow.
 std::uint64_t number_of_points(const std::vector<SweepAxis>& axes);
-
 // Returns all combinations. Without axes, that is one empty point.
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes);
-
 void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults);
-
-// Returns the names of the point's values. Leaves out values that affect only methods other than the given one.
+// Returns the names of the point's values, except those that only affect other methods.
 std::vector<PointName> describe_point(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t method);
 
 // An experiment file at every sweep point, the input of runs_of.
@@ -136,9 +130,9 @@ struct ExpandedRuns {
   std::vector<std::size_t> points;  // by run: the first point with this run
 };
 
-// Returns the runs, ordered by point, method and seed. Leaves out runs that are equal to a run of an earlier point,
-// because the swept key affects only other methods or this method overrides it. Throws ConfigurationFault if a run
-// cannot be read, or if different values of a swept key that affects the method make the same run.
+// Returns the runs, ordered by point, method and seed. Leaves out runs that equal a run of an earlier point because the
+// swept key does not affect the method. Throws ConfigurationFault if a run cannot be read, or if different values of a
+// swept key that affects the method make the same run.
 ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned = {});
 
 // Removes from `sweep` the keys whose values differ in `other`. Both belong to points that make the same run, so the
@@ -149,12 +143,11 @@ void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointNa
 // (algorithms/local_sgd/sync_period.hpp). This key of a method's resolved table records the requested number.
 inline constexpr const char* solved_for = "solved_for";
 
-// Returns a note for users about an entry of [[methods]], such as "period.coefficient = 0.0627 makes 470 rounds". If
-// the file asked for another number of rounds, the note names it too. Empty if no number was solved for.
+// Returns a note for users about an entry of [[methods]], such as "period.coefficient = 0.0627 makes 470 rounds". The
+// note also names the requested number of rounds if it differs. Empty if no number was solved for.
 std::string solved_note(const TomlNode& method);
 
-// Returns the document with the requested targets, such as { rounds = 470 }, in place of solved numbers. If it is run
-// with other steps or learning rates, the numbers are solved for these.
+// Returns the document with the requested targets, such as { rounds = 470 }, in place of solved numbers.
 TomlNode with_numbers_as_asked(TomlNode document);
 
 // Sets the keys of these profiles in the document, in this order, and removes [profiles]. An unknown profile is a
@@ -183,15 +176,13 @@ struct TuneSection {
 // Reads keys of [training] and of methods (methods.LABEL.key), written as in [sweep]. A key of [training] is tuned for
 // each method separately, as the method's [methods.training]; methods.LABEL.training takes precedence. Keys that the
 // command line sets or sweeps are not tuned. Returns nullopt if nothing is tuned, or after one of these faults: other
-// keys, unknown methods, keys that are also swept, no seeds or seeds of the experiment, and methods with different
-// numbers of settings.
+// keys, unknown methods, swept keys, no seeds, seeds of the experiment, methods with different numbers of settings.
 std::optional<TuneSection> read_tune(const TomlNode& root, const std::vector<SweepAxis>& swept, FaultList& faults);
 
-// Declares the keys of [tune], so that `list` and the reference can print them.
+// Declares the keys of [tune] for `list` and the reference.
 void describe_tune(Settings& root);
 
-// Returns the number of trials of the grids before they grow, at all combinations of values of the axes outside
-// `where`.
+// Returns the number of trials at all values of the axes outside `where`, before grids grow.
 std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes);
 
 // Returns the plan of all trials. `points`: by run, the first point with this run. Returns null after faults: settings
