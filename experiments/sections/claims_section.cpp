@@ -253,13 +253,6 @@ std::vector<Claim> read_alone(const TomlNode& written, FaultList& faults) {
   return claims;
 }
 
-// Compares numbers by their size, and other values, which come after all numbers, as texts.
-bool comes_before(const std::string& a, const std::string& b) {
-  const auto x = number_in(a), y = number_in(b);
-  if (x && y && *x != *y) return *x < *y;
-  return x.has_value() != y.has_value() ? x.has_value() : a < b;
-}
-
 // Whether the command line sets or sweeps the key.
 bool is_of_command_line(const TomlNode& root, const std::string& key) {
   try {
@@ -292,8 +285,8 @@ class Names {
     if (!claim.method.empty()) check_method(claim.method, claim, written, name, "method");
     if (!claim.against.empty() && !rows_.contains(claim.against))
       check_method(claim.against, claim, written, name, "against");
-    if (!claim.over.empty()) check_key(claim.over, *written.find("over"), name + ".over");
-    for (const auto& [key, value] : claim.where) check_value(key, value, written, name);
+    if (!claim.over.empty()) check_swept(claim.over, {}, written, name, "over");
+    for (const auto& [key, value] : claim.where) check_swept(key, value, written, name, "where");
     if (faults_.empty()) check_points(claim, written, name);
   }
 
@@ -313,26 +306,12 @@ class Names {
                                                       key, choice.before, method, choice.list, choice.after));
   }
 
-  bool check_key(const std::string& key, const TomlNode& node, const std::string& name) {
-    if (swept_.contains(key)) return true;
-    std::vector<std::string> known;
-    for (const auto& [other, values] : swept_) known.push_back(other);
-    const NamesToChoose choice = names_to_choose(key, known);
-    const std::string list = known.empty() ? ", but the file sweeps none" : fmt::format(", one of {}", choice.list);
-    faults_.add(node.place, fmt::format("{}; {}\"{}\" must be a swept key{}{}{}", name, choice.before, key, list,
-                                        choice.after, or_no_claims(key)));
-    return false;
-  }
-
-  void check_value(const std::string& key, const std::string& value, const TomlNode& written, const std::string& name) {
-    const TomlNode& where = *written.find("where");
-    if (!check_key(key, where, name + ".where")) return;
-    std::vector<std::string> known(swept_[key].begin(), swept_[key].end());
-    std::ranges::sort(known, comes_before);
-    if (std::ranges::find(known, value) != known.end()) return;
-    const NamesToChoose choice = names_to_choose(value, known);
-    faults_.add(where.place, fmt::format("{}.where; {}\"{}\" = {} must be a value of the sweep, one of {}{}{}", name,
-                                         choice.before, key, value, choice.list, choice.after, or_no_claims(key)));
+  // Checks a key of the sweep and, if it is given, its value. `part`: the claim's key that names them.
+  void check_swept(const std::string& key, const std::optional<std::string>& value, const TomlNode& written,
+                   const std::string& name, const char* part) {
+    const std::string why = why_not_swept(swept_, key, value);
+    if (!why.empty())
+      faults_.add(written.find(part)->place, fmt::format("{}.{}; {}{}", name, part, why, or_no_claims(key)));
   }
 
   // Checks that the claim does not select several sweep points of a method, unless it has `everywhere` or `over`. (An
@@ -363,7 +342,7 @@ class Names {
   std::span<const Run> runs_;
   const WhyNot& why_not_;
   std::set<std::string> rows_;  // labels of the rows in result tables: one per method and sweep point
-  std::map<std::string, std::set<std::string>> swept_;
+  SweptNames swept_;
   FaultList& faults_;
 };
 

@@ -261,39 +261,19 @@ class TuneReader {
     if (!where.is_table())
       return faults_.add(
           where.place, fmt::format("tune.where = {}; must be a table of swept keys or `variant`", inline_toml(where)));
+    SweptNames known;
+    for (const SweepAxis& axis : swept_)
+      for (const SweepEntry& entry : axis.entries)
+        for (const auto& [name, methods] : entry.names) known[name.first].insert(name.second);
     for (const TomlNode::Member& member : where.table()) {
-      const std::string value = plain_text(member.value);
-      std::vector<std::string> keys, values;
-      bool is_found = false;
+      const PointName wanted{member.key, plain_text(member.value)};
+      if (const std::string why = why_not_swept(known, wanted.first, wanted.second); !why.empty())
+        faults_.add(member.place, "tune.where; " + why);
       for (std::size_t axis = 0; axis < swept_.size(); ++axis)
         for (std::size_t entry = 0; entry < swept_[axis].entries.size(); ++entry)
-          for (const SweepEntry::Name& name : swept_[axis].entries[entry].names) {
-            keys.push_back(name.name.first);
-            if (name.name.first != member.key) continue;
-            values.push_back(name.name.second);
-            if (name.name.second != value) continue;
+          if (std::ranges::count(swept_[axis].entries[entry].names, wanted, &SweepEntry::Name::name) > 0)
             section_.fixed[axis] = entry;
-            is_found = true;
-          }
-      if (is_found) continue;
-      add_fault_of_where(member, value, {keys.begin(), keys.end()}, values);
     }
-  }
-
-  // `keys`: all swept keys; `values`: the values of the member's key, empty if it is not swept.
-  void add_fault_of_where(const TomlNode::Member& member, const std::string& value, const std::set<std::string>& keys,
-                          const std::vector<std::string>& values) {
-    if (values.empty()) {
-      const NamesToChoose choice = names_to_choose(member.key, std::vector<std::string>(keys.begin(), keys.end()));
-      const std::string list =
-          keys.empty() ? ", but the file sweeps nothing and has no variants" : ", one of " + choice.list;
-      faults_.add(member.place, fmt::format("tune.where; {}\"{}\" must be a swept key or \"variant\"{}{}",
-                                            choice.before, member.key, list, choice.after));
-      return;
-    }
-    const NamesToChoose choice = names_to_choose(value, values);
-    faults_.add(member.place, fmt::format("tune.where; {}\"{}\" = {} must be a value of the sweep, one of {}{}",
-                                          choice.before, member.key, value, choice.list, choice.after));
   }
 
   void read_keys(const TomlNode& tune) {

@@ -633,7 +633,32 @@ void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& var
     }
 }
 
+// Compares numbers by their size, and other values, which come after all numbers, as texts.
+bool comes_before(const std::string& a, const std::string& b) {
+  const auto x = number_in(a), y = number_in(b);
+  if (x && y && *x != *y) return *x < *y;
+  return x.has_value() != y.has_value() ? x.has_value() : a < b;
+}
+
 }  // namespace
+
+std::string why_not_swept(const SweptNames& swept, const std::string& key, const std::optional<std::string>& value) {
+  std::vector<std::string> known;
+  const auto found = swept.find(key);
+  if (found == swept.end()) {
+    for (const auto& [other, values] : swept) known.push_back(other);
+    const NamesToChoose choice = names_to_choose(key, known);
+    return fmt::format("{}\"{}\" must be a swept key, {}{}", choice.before, key,
+                       known.empty() ? "but the file sweeps nothing and has no variants" : "one of " + choice.list,
+                       choice.after);
+  }
+  if (!value || found->second.contains(*value)) return {};
+  known.assign(found->second.begin(), found->second.end());
+  std::ranges::sort(known, comes_before);
+  const NamesToChoose choice = names_to_choose(*value, known);
+  return fmt::format("{}\"{}\" = {} must be a value of the sweep, one of {}{}", choice.before, key, *value, choice.list,
+                     choice.after);
+}
 
 std::vector<Patch> patches_of_runs(const TomlNode& root, const TomlNode& table, const std::string& name,
                                    const std::string& origin, FaultList& faults) {

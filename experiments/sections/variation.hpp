@@ -58,6 +58,12 @@ std::optional<TomlNode> next_beyond(const VariedKey& key, bool above, double sha
 // A key or "variant", and its value, as shown to users.
 using PointName = std::pair<std::string, std::string>;
 
+// The names of the values of each swept key, and of the variants.
+using SweptNames = std::map<std::string, std::set<std::string>>;
+
+// Returns why a file with these swept keys has no such key or, with a `value`, no such value of it; empty if it has.
+std::string why_not_swept(const SweptNames& swept, const std::string& key, const std::optional<std::string>& value);
+
 // One value of an axis.
 struct SweepEntry {
   struct Name {

@@ -343,8 +343,9 @@ TEST_F(ClaimSection, SaysHowTheCommandLineLeavesClaimsOut) {
         "where = { \"cluster.workers\" = 2 }\n");
   EXPECT_THAT(faults({"cluster.workers=32,8,16"}),
               HasSubstr("= 2 must be a value of the sweep, one of 8, 16, 32; add ~claim to the command"));
-  EXPECT_THAT(faults({"cluster.workers=8"}),
-              HasSubstr("must be a swept key, but the file sweeps none; add ~claim to the command"));
+  EXPECT_THAT(
+      faults({"cluster.workers=8"}),
+      HasSubstr("must be a swept key, but the file sweeps nothing and has no variants; add ~claim to the command"));
   EXPECT_EQ(faults({"cluster.workers=8", "~claim"}), "");
   write(small + sweep + "[[claim]]\n" + right + "where = { \"cluster.workers\" = 3, \"a..b\" = 1 }\n");
   EXPECT_THAT(faults({"seeds=1,2"}), Not(HasSubstr("~claim"))) << "the file is wrong by itself";

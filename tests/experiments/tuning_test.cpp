@@ -808,7 +808,7 @@ TEST_F(TuneTable, MayBeTunedAtOneVariantForAll) {
       faults_of(rates + "where = { variant = \"noon\" }\n", variants),
       HasSubstr("tune.where; \"variant\" = noon must be a value of the sweep, one of none, slow; did you mean"));
   EXPECT_THAT(faults_of(rates + "where = { varant = \"none\" }\n", variants),
-              HasSubstr("must be a swept key or \"variant\", one of variant"));
+              HasSubstr("must be a swept key, one of variant"));
   EXPECT_THAT(faults_of(rates + "where = { variant = \"none\" }\n"), HasSubstr("sweeps nothing and has no variants"));
 }
 
