@@ -86,16 +86,31 @@ void add_one(float* __restrict out, float factor, const float* __restrict in, st
   for (std::size_t i = 0; i < size; ++i) out[i] += factor * in[i];
 }
 
-constexpr std::uint32_t sign_bit = 0x80000000u;
+enum class Bit { is_minus, is_below_zero };
 
-bool has_minus(float value) { return (std::bit_cast<std::uint32_t>(value) & sign_bit) != 0; }
-bool is_below_zero(float value) { return value < 0; }
-
-// Packs one bit per value of at most 32 values, the first value in the lowest bit.
-std::uint32_t pack_few(const float* values, std::size_t count, bool (*is_set)(float)) {
-  std::uint32_t word = 0;
-  for (std::size_t i = 0; i < count; ++i) word |= static_cast<std::uint32_t>(is_set(values[i])) << i;
-  return word;
+// Packs one bit per value, 32 per word, the first value in the lowest bit.
+template <Bit bit>
+void pack_bits(const float* values, std::size_t size, std::uint32_t* words) {
+  std::size_t at = 0;
+#if defined(__SSE2__)
+  for (; at + 32 <= size; at += 32) {
+    std::uint32_t word = 0;
+    for (std::size_t i = 0; i < 32; i += 4) {
+      __m128 four = _mm_loadu_ps(values + at + i);
+      if (bit == Bit::is_below_zero) four = _mm_cmplt_ps(four, _mm_setzero_ps());
+      word |= static_cast<std::uint32_t>(_mm_movemask_ps(four)) << i;
+    }
+    *words++ = word;
+  }
+#endif
+  for (; at < size; at += 32) {
+    std::uint32_t word = 0;
+    for (std::size_t i = 0; i < std::min<std::size_t>(32, size - at); ++i) {
+      const float value = values[at + i];
+      word |= std::uint32_t{bit == Bit::is_minus ? std::signbit(value) : value < 0} << i;
+    }
+    *words++ = word;
+  }
 }
 
 float signed_as(float scale, std::uint32_t bit) {  // `bit` is 0 or 1
@@ -289,31 +304,11 @@ void orthogonalise(std::size_t n, std::size_t r, float* left) {
 }
 
 void pack_signs(const float* values, std::size_t size, std::uint32_t* words) {
-  std::size_t at = 0;
-#if defined(__SSE2__)
-  for (; at + 32 <= size; at += 32) {
-    std::uint32_t word = 0;
-    for (std::size_t i = 0; i < 32; i += 4)
-      word |= static_cast<std::uint32_t>(_mm_movemask_ps(_mm_loadu_ps(values + at + i))) << i;
-    *words++ = word;
-  }
-#endif
-  for (; at < size; at += 32) *words++ = pack_few(values + at, std::min<std::size_t>(32, size - at), has_minus);
+  pack_bits<Bit::is_minus>(values, size, words);
 }
 
 void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words) {
-  std::size_t at = 0;
-#if defined(__SSE2__)
-  for (; at + 32 <= size; at += 32) {
-    std::uint32_t word = 0;
-    for (std::size_t i = 0; i < 32; i += 4) {
-      const __m128 below = _mm_cmplt_ps(_mm_loadu_ps(values + at + i), _mm_setzero_ps());
-      word |= static_cast<std::uint32_t>(_mm_movemask_ps(below)) << i;
-    }
-    *words++ = word;
-  }
-#endif
-  for (; at < size; at += 32) *words++ = pack_few(values + at, std::min<std::size_t>(32, size - at), is_below_zero);
+  pack_bits<Bit::is_below_zero>(values, size, words);
 }
 
 SYNCOPATE_VECTOR_CLONES
@@ -336,13 +331,11 @@ void add_signs(const std::uint32_t* __restrict words, float scale, std::size_t s
 
 SYNCOPATE_VECTOR_CLONES
 void take_out_signs(float* values, float scale, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i)
-    values[i] -= signed_as(scale, (std::bit_cast<std::uint32_t>(values[i]) & sign_bit) >> 31);
+  for (std::size_t i = 0; i < size; ++i) values[i] -= signed_as(scale, std::bit_cast<std::uint32_t>(values[i]) >> 31);
 }
 
 SYNCOPATE_VECTOR_CLONES
 double sum_of_magnitudes(const float* values, std::size_t size) {
-  constexpr std::size_t lanes = 16;
   double sums[lanes] = {};
   std::size_t at = 0;
   for (; at + lanes <= size; at += lanes)
