@@ -130,10 +130,10 @@ void for_clipped(const Compressor& compressor, const GradientSum& sum, double sc
   use(std::as_const(whole).span(), 0);
 }
 
-// If the compressor allows it, a sum that is not computed yet is added directly to the memory.
+// If the memory is p alone, a sum that is not computed yet is added directly to it.
 void accumulate(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
                 std::int64_t micro_batches, std::span<float> memory) {
-  if (compressor.accumulates_by_adding() && is_kept_of_pass(sum, scale)) {
+  if (compressor.vectors() == 1 && is_kept_of_pass(sum, scale)) {
     multiply(memory.first(size), of_memory);
     return add_kept_of_pass(sum, memory.data());
   }
@@ -521,13 +521,14 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   const auto encode = [=, compressor = compressor_, memory = memory_, words = words_of(exchange), out = packet.words,
                        of_compressor = compressor_->vectors() * training_.objective().parameters()] {
     const std::span<float> own = memory->value.span().first(of_compressor);
-    FlatVector values = last_words(compressor->has_own_sizes() ? compressor->second_words(own) : words, statistics,
-                                   statistics->value.size());
+    const bool follows_values = compressor->options().follows_values;
+    FlatVector values =
+        last_words(follows_values ? compressor->second_words(own) : words, statistics, statistics->value.size());
     compressor->encode_second(step, values_of(between), own, values.data());
     out->value = std::move(values);
   };
   training_.compute({.reads = {memory_, between, statistics}, .writes = {memory_, packet.words}, .work = encode});
-  if (!compressor_->has_own_sizes()) return packet;
+  if (!compressor_->options().follows_values) return packet;
   // After the first exchange all workers have begun to compute, so this wait delays no worker's arithmetic.
   const auto wait = [&] {
     training_.executor().wait(packet.words->producer);

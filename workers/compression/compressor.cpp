@@ -179,7 +179,9 @@ std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>&
     all.push_back({.first = first,
                    .exchanges = compressor->exchanges(first),
                    .vectors = compressor->vectors() + options->vectors_of_estimate()});
-  if (compressor->alternates()) all.back().of_odd_steps = compressor->exchanges(Step{1});
+  ExchangesFrom& last = all.back();
+  if (std::vector<Exchange> next = compressor->exchanges(last.first + 1); next != last.exchanges)
+    last.of_odd_steps = std::move(next);
   return all;
 }
 

@@ -65,21 +65,18 @@ class Compressor {
 
   const CompressionOptions& options() const { return options_; }
   virtual std::vector<Exchange> exchanges(Step) const { return exchanges_; }
-  // The steps at which exchanges change; and whether, after the last change, even and odd steps differ.
+  // The steps at which exchanges change. After the last change, even and odd steps may differ.
   virtual std::vector<Step> changes() const { return {Step{0}}; }
-  virtual bool alternates() const { return false; }
   // The number of vectors as long as the gradient that a worker keeps. Together they are called memory below; one is p.
   virtual std::size_t vectors() const { return 1; }
 
   // Whether, and how, a worker's gradient (a sum over `micro_batches`) is clipped before it is accumulated.
   virtual bool clips() const { return false; }
   virtual void clip(std::span<float>, std::int64_t /*micro_batches*/) const {}
-  // Computes p = of_memory x memory + gradient for a piece of the gradient that begins at index `at`. Some kinds update
-  // more state.
+  // Computes p = of_memory x memory + gradient for a piece of the gradient that begins at index `at`. Kinds with more
+  // vectors than p update them, too.
   virtual void accumulate(std::span<const float> gradient, std::size_t at, float of_memory,
                           std::span<float> memory) const;
-  // Whether accumulate() does nothing else.
-  virtual bool accumulates_by_adding() const { return true; }
   // After the exchanges: adds a piece of a gradient that the step left out to the values that its worker has not sent.
   virtual void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const {
     accumulate(gradient, at, 1, memory);
@@ -98,8 +95,7 @@ class Compressor {
   virtual void encode_second(Step, const float* /*between*/, std::span<float> /*memory*/, float* /*packet*/) const {
     throw std::logic_error("this compressor sends one packet only");
   }
-  // Whether the number of words of the second packet depends on the values, and then that number.
-  virtual bool has_own_sizes() const { return false; }
+  // The number of words of the second packet, if it depends on the values (CompressionOptions::follows_values).
   virtual std::size_t second_words(std::span<const float> /*memory*/) const { return 0; }
 
   // After an all-to-all: the number of values in an owner's chunk, and the owner's packet, computed from all packets of

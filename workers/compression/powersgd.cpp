@@ -166,7 +166,6 @@ class PowerSgdInTurn : public PowerSgd {
     return {{Operation::all_reduce, bytes_of_words(words)}};
   }
 
-  bool alternates() const override { return true; }
   bool follows_common() const override { return true; }
 
   void encode(Rank, Step step, const float* common, std::span<float> p, float* packet) const override {

@@ -169,7 +169,6 @@ class DeepGradientCompression : public TopK {
   }
   // The memory is p, followed by u.
   std::size_t vectors() const override { return 2; }
-  bool accumulates_by_adding() const override { return false; }
   bool clips() const override { return own_.clip.has_value(); }
 
   // Values or norms that are NaN are not clipped.
@@ -341,7 +340,6 @@ class ScaleCom : public Compressor {
   // With a filter the memory is e, followed by p; otherwise it is p alone.
   std::size_t vectors() const override { return is_filtered() ? 2 : 1; }
   Rank root(Step step) const override { return Rank{static_cast<int>(step.value() % workers_)}; }
-  bool accumulates_by_adding() const override { return !is_filtered(); }
 
   // p = e + g, and e = e + beta g. Encoding then subtracts beta times the sent values.
   void accumulate(std::span<const float> gradient, std::size_t at, float of_memory,
@@ -499,7 +497,6 @@ class SparseRows : public Compressor {
     for (const Part& part : dense_) packet = std::ranges::copy(p.subspan(part.offset, part.size), packet).out;
   }
 
-  bool has_own_sizes() const override { return true; }
   std::size_t second_words(std::span<const float> p) const override {
     std::size_t words = 1;
     for_touched_rows(p, [&](std::size_t, std::span<const float> values) { words += 1 + values.size(); });
