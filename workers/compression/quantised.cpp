@@ -24,65 +24,81 @@ double read_range(CompressionKeys& keys) {
   return keys.table.number({"range_std", "Half the range of the bins, in standard deviations around the mean."},
                            Range{.low = 0, .low_open = true, .high_open = true}, 3);
 }
-std::size_t buckets(std::size_t size, std::size_t bucket) { return (size + bucket - 1) / bucket; }
+
+// Each bucket of a part's values has a scale, and each value a code of a few bits relative to it.
+struct BucketOptions {
+  std::size_t bucket = 128;  // values per bucket
+  std::size_t bits = 4;      // per code
+  std::uint8_t stream = 0;   // of Purpose::compression
+  bool draws = false;        // encoding needs a uniform random number per value
+  // Writes the codes of a bucket's values, which are zeros on entry, and returns the bucket's scale. With error feedback
+  // it leaves in `values` what the codes do not express.
+  std::function<float(std::span<float> values, std::span<const double> uniform, std::uint8_t* codes)> encode{};
+  // Adds the values of a bucket's codes to `sum`.
+  std::function<void(const std::uint8_t* codes, float scale, std::span<float> sum)> add{};
+};
+
+class Buckets : public PartByPart {
+ public:
+  Buckets(const BucketOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
+
+ protected:
+  std::size_t words(const Part& part, Step) const override {
+    return buckets(part.size) + words_of_bits(own_.bits * part.size);
+  }
+
+  // Writes the scales, then the codes.
+  void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
+    const RandomStream stream{
+        .seed = seed_, .purpose = Purpose::compression, .stream = own_.stream, .worker = worker, .step = step};
+    std::vector<std::uint8_t> codes(p.size());
+    std::vector<double> uniform(own_.draws ? own_.bucket : 0);
+    for (std::size_t at = 0; at < p.size(); at += own_.bucket) {
+      const std::span<float> values = p.subspan(at, std::min(own_.bucket, p.size() - at));
+      const std::span<double> drawn = std::span(uniform).first(std::min(uniform.size(), values.size()));
+      stream.fill_uniform(static_cast<std::uint32_t>(part.place + at), drawn);
+      *packet++ = own_.encode(values, drawn, codes.data() + at);
+    }
+    append(pack_numbers<std::uint8_t>(codes, own_.bits), packet);
+  }
+
+  void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
+    std::vector<std::uint8_t> codes(sum.size());
+    for (const float* packet : received.packets) {
+      packet += begin;
+      unpack_numbers<std::uint8_t>(packet + buckets(part.size), own_.bits, codes);
+      for (std::size_t at = 0; at < sum.size(); at += own_.bucket)
+        own_.add(codes.data() + at, *packet++, sum.subspan(at, std::min(own_.bucket, sum.size() - at)));
+    }
+  }
+
+ private:
+  std::size_t buckets(std::size_t size) const { return (size + own_.bucket - 1) / own_.bucket; }
+
+  BucketOptions own_;
+};
 
 // QSGD: each value is rounded up or down at random to a multiple of its bucket's norm / s, without bias.
 // Source:  Alistarh et al. 2017, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding".
 // Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bucket; or two phases.
 // Differs: levels have a fixed number of bits, without Elias coding; a bucket of zeros stays zeros.
-struct QsgdOptions {
-  int levels = 127;          // levels per sign (s)
-  std::size_t bucket = 128;  // values that share a norm
-  // The narrowest of 2, 4 and 8 bits that holds -s .. s.
-  std::size_t bits() const { return levels == 1 ? 2 : levels <= 7 ? 4 : 8; }
-};
-
-class Qsgd : public PartByPart {
- public:
-  Qsgd(const QsgdOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
-
- protected:
-  std::size_t words(const Part& part, Step) const override {
-    return buckets(part.size, own_.bucket) + words_of_bits(part.size * own_.bits());
+// The scale is the norm, and codes are levels from -s to s as numbers from 0 to 2 s. If a norm is not finite, all
+// decoded values of its bucket are not finite.
+float encode_levels(int levels, std::span<const float> values, std::span<const double> uniform, std::uint8_t* codes) {
+  const double norm = std::sqrt(sum_of_squares(values.data(), values.size()));
+  const double factor = norm > 0 && std::isfinite(norm) ? levels / norm : 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = factor > 0 ? values[i] : 0;
+    const int level = std::min(levels, static_cast<int>(factor * std::abs(value) + uniform[i]));
+    codes[i] = static_cast<std::uint8_t>(levels + (value < 0 ? -level : level));
   }
+  return static_cast<float>(norm);
+}
 
-  // Writes the norms, then the levels. If a norm is not finite, all decoded values of its bucket are not finite.
-  void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
-    const RandomStream stream{
-        .seed = seed_, .purpose = Purpose::compression, .stream = 1, .worker = worker, .step = step};
-    std::vector<std::uint8_t> levels(p.size());  // from -s to s, as numbers from 0 to 2 s
-    std::vector<double> uniform(own_.bucket);
-    for (std::size_t at = 0; at < p.size(); at += own_.bucket) {
-      const std::span<float> values = p.subspan(at, std::min(own_.bucket, p.size() - at));
-      const double norm = std::sqrt(sum_of_squares(values.data(), values.size()));
-      *packet++ = static_cast<float>(norm);
-      const double factor = norm > 0 && std::isfinite(norm) ? own_.levels / norm : 0;
-      stream.fill_uniform(static_cast<std::uint32_t>(part.place + at), std::span(uniform).first(values.size()));
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const double value = factor > 0 ? values[i] : 0;
-        const int level = std::min(own_.levels, static_cast<int>(factor * std::abs(value) + uniform[i]));
-        levels[at + i] = static_cast<std::uint8_t>(own_.levels + (value < 0 ? -level : level));
-      }
-    }
-    append(pack_numbers<std::uint8_t>(levels, own_.bits()), packet);
-  }
-
-  void decode_part(const Part&, const Received& received, std::size_t begin, std::span<float> sum) const override {
-    std::vector<std::uint8_t> levels(sum.size());
-    for (const float* packet : received.packets) {
-      packet += begin;
-      unpack_numbers<std::uint8_t>(packet + buckets(sum.size(), own_.bucket), own_.bits(), levels);
-      for (std::size_t at = 0; at < sum.size(); at += own_.bucket) {
-        const float factor = *packet++ / static_cast<float>(own_.levels);
-        const std::size_t end = std::min(at + own_.bucket, sum.size());
-        for (std::size_t i = at; i < end; ++i) sum[i] += factor * static_cast<float>(levels[i] - own_.levels);
-      }
-    }
-  }
-
- private:
-  QsgdOptions own_;
-};
+void add_levels(int levels, const std::uint8_t* codes, float norm, std::span<float> sum) {
+  const float factor = norm / static_cast<float>(levels);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * static_cast<float>(codes[i] - levels);
+}
 
 constexpr std::size_t uniform_bins = 256;
 
@@ -234,7 +250,7 @@ void take_out(const std::uint8_t* __restrict codes, float scale, std::size_t siz
 }
 
 SYNCOPATE_VECTOR_CLONES
-void add_values(const std::uint8_t* __restrict codes, float scale, std::size_t size, float* __restrict sum) {
+void add_floats(const std::uint8_t* __restrict codes, float scale, std::size_t size, float* __restrict sum) {
   for (std::size_t i = 0; i < size; ++i) sum[i] += value_of(codes[i], scale);
 }
 
@@ -254,68 +270,34 @@ float scale_of(std::span<const float> values) {
 //          established. Buckets, the scale, a zero instead of the smallest exponent, and both roundings are this
 //          project's. `rounding`: to the nearest magnitude, the larger if two are equally near; or up or down at
 //          random, without bias. As in the paper there is no residual, unless `error_feedback` asks for one.
-struct FloatOptions {
-  std::size_t bucket = 128;       // values that share a scale
-  bool rounds_at_random = false;  // true: up or down; false: to the nearest
-};
-
-class FourBitFloats : public PartByPart {
- public:
-  FourBitFloats(const FloatOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
-
- protected:
-  std::size_t words(const Part& part, Step) const override {
-    return buckets(part.size, own_.bucket) + words_of_bits(4 * part.size);
-  }
-
-  // Writes the scales, then the codes.
-  void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
-    const RandomStream stream{
-        .seed = seed_, .purpose = Purpose::compression, .stream = 2, .worker = worker, .step = step};
-    std::vector<std::uint8_t> codes(p.size());
-    std::vector<double> uniform(own_.rounds_at_random ? own_.bucket : 0);
-    for (std::size_t begin = 0; begin < p.size(); begin += own_.bucket) {
-      const std::span<float> values = p.subspan(begin, std::min(own_.bucket, p.size() - begin));
-      const float scale = *packet++ = scale_of(values);
-      if (!(scale > 0)) continue;  // all values are 0, or the scale is NaN and decodes to NaN
-      if (own_.rounds_at_random) {
-        stream.fill_uniform(static_cast<std::uint32_t>(part.place + begin), std::span(uniform).first(values.size()));
-        for (std::size_t i = 0; i < values.size(); ++i)
-          codes[begin + i] = static_cast<std::uint8_t>(at_random(std::fabs(values[i]) / scale, uniform[i]) |
-                                                       (values[i] < 0 ? sign : 0u));
-      } else {
-        write_nearest(values.data(), scale, values.size(), codes.data() + begin);
-      }
-      take_out(codes.data() + begin, scale, values.size(), values.data());
-    }
-    append(pack_numbers<std::uint8_t>(codes, 4), packet);
-  }
-
-  void decode_part(const Part&, const Received& received, std::size_t begin, std::span<float> sum) const override {
-    std::vector<std::uint8_t> codes(sum.size());
-    for (const float* packet : received.packets) {
-      packet += begin;
-      unpack_numbers<std::uint8_t>(packet + buckets(sum.size(), own_.bucket), 4, codes);
-      for (std::size_t at = 0; at < sum.size(); at += own_.bucket)
-        add_values(codes.data() + at, *packet++, std::min(own_.bucket, sum.size() - at), sum.data() + at);
-    }
-  }
-
- private:
-  FloatOptions own_;
-};
+float encode_floats(std::span<float> values, std::span<const double> uniform, std::uint8_t* codes) {
+  const float scale = scale_of(values);
+  if (!(scale > 0)) return scale;  // all values are 0, or the scale is NaN and decodes to NaN
+  if (uniform.empty()) write_nearest(values.data(), scale, values.size(), codes);
+  for (std::size_t i = 0; i < uniform.size(); ++i)
+    codes[i] =
+        static_cast<std::uint8_t>(at_random(std::fabs(values[i]) / scale, uniform[i]) | (values[i] < 0 ? sign : 0u));
+  take_out(codes, scale, values.size(), values.data());
+  return scale;
+}
 
 }  // namespace
 
 void read_qsgd(CompressionKeys& keys) {
-  QsgdOptions own;
   keys.options.error_feedback = false;
-  own.levels = static_cast<int>(keys.table.integer(
+  const int levels = static_cast<int>(keys.table.integer(
       {"levels", "Number of levels per sign (s); a value takes 2 bits if s = 1, 4 bits up to 7, and 8 bits up to 127."},
-      1, 127, own.levels));
-  own.bucket = read_bucket(keys, "Number of values that share a norm.");
+      1, 127, 127));
+  BucketOptions own{.bucket = read_bucket(keys, "Number of values that share a norm."), .stream = 1, .draws = true};
+  own.bits = levels == 1 ? 2 : levels <= 7 ? 4 : 8;  // the narrowest that holds -s .. s
+  own.encode = [levels](std::span<const float> values, std::span<const double> uniform, std::uint8_t* codes) {
+    return encode_levels(levels, values, uniform, codes);
+  };
+  own.add = [levels](const std::uint8_t* codes, float norm, std::span<float> sum) {
+    add_levels(levels, codes, norm, sum);
+  };
   keys.pattern();
-  keys.options.make = maker_of<Qsgd>(own);
+  keys.options.make = maker_of<Buckets>(own);
 }
 
 void read_int8(CompressionKeys& keys) {
@@ -346,13 +328,16 @@ void read_bins(CompressionKeys& keys) {
 }
 
 void read_fp4(CompressionKeys& keys) {
-  FloatOptions own{.bucket = read_bucket(keys, "Number of values that share a scale.")};
-  own.rounds_at_random =
-      keys.table.choice({"rounding", "Rounding to the nearest, or up or down at random without bias."},
-                        {{"nearest", false}, {"random", true}}, own.rounds_at_random);
+  BucketOptions own{.bucket = read_bucket(keys, "Number of values that share a scale."), .stream = 2};
+  own.draws = keys.table.choice({"rounding", "Rounding to the nearest, or up or down at random without bias."},
+                                {{"nearest", false}, {"random", true}}, false);
+  own.encode = encode_floats;
+  own.add = [](const std::uint8_t* codes, float scale, std::span<float> sum) {
+    add_floats(codes, scale, sum.size(), sum.data());
+  };
   keys.pattern();
   keys.residual(false);
-  keys.options.make = maker_of<FourBitFloats>(own);
+  keys.options.make = maker_of<Buckets>(own);
 }
 
 }  // namespace syncopate
