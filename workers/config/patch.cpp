@@ -11,32 +11,30 @@ namespace syncopate {
 
 namespace {
 
-TomlNode& child_for_assignment(TomlNode& node, const std::string& part, const SourcePlace& place) {
-  if (node.is_array()) return node.array()[element_index(node, part)];
-  if (!node.is_table())
-    throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", part));
-  if (!node.find(part)) node.set(part, place, TomlNode{TomlNode::Table{}, place});
-  return *node.find(part);
+// Returns the member of a table, or the element of a list; null if the member does not exist. Throws KeyPathFault if the
+// element does not exist.
+template <typename Node>
+Node* part_of(Node& node, const std::string& part) {
+  return node.is_array() ? &node.array()[element_index(node, part)] : node.find(part);
 }
 
 // Sets or replaces the value at the path and creates missing tables on the way. Throws KeyPathFault.
 void assign(TomlNode& root, const Path& path, const SourcePlace& place, TomlNode value) {
   TomlNode* node = &root;
-  for (std::size_t i = 0; i + 1 < path.size(); ++i) node = &child_for_assignment(*node, path[i], place);
-  if (node->is_array()) {
-    node->array()[element_index(*node, path.back())] = std::move(value);
-  } else if (node->is_table()) {
-    node->set(path.back(), place, std::move(value));
-  } else {
-    throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", path.back()));
+  for (const std::string& part : path) {
+    if (!node->is_table() && !node->is_array())
+      throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", part));
+    const bool is_last = &part == &path.back();
+    if (node->is_table() && (is_last || !node->find(part))) node->set(part, place, TomlNode{TomlNode::Table{}, place});
+    node = part_of(*node, part);
   }
+  *node = std::move(value);
 }
 
 // Removes the member of a table or element of a list at the path. Throws KeyPathFault if it does not exist.
 void remove(TomlNode& root, const Path& path) {
   TomlNode* node = &root;
-  for (std::size_t i = 0; node && i + 1 < path.size(); ++i)
-    node = node->is_array() ? &node->array()[element_index(*node, path[i])] : node->find(path[i]);
+  for (std::size_t i = 0; node && i + 1 < path.size(); ++i) node = part_of(*node, path[i]);
   if (node && node->is_array()) {
     node->array().erase(node->array().begin() + static_cast<std::ptrdiff_t>(element_index(*node, path.back())));
   } else if (node && node->find(path.back())) {
@@ -128,13 +126,17 @@ class TableReader {
     }
   }
 
-  void add_table(const TomlNode& table, const Path& above, const std::string& prefix) {
+  // If there is a `list` at the path `above`, the table's keys are names of its elements, such as in
+  // [variants.methods.DropCompute].
+  void add_table(const TomlNode& table, const Path& above, const std::string& prefix, const TomlNode* list = nullptr) {
     for (const TomlNode::Member& member : table.table()) {
       const std::string key = prefix.empty() ? member.key : fmt::format("{}.{}", prefix, member.key);
       try {
         Path path = above;
-        for (std::string& part : has_dotted_keys_ ? split_key(member.key) : Path{member.key})
-          path.push_back(std::move(part));
+        if (list)
+          path.push_back(std::to_string(element_index(*list, member.key)));
+        else
+          std::ranges::move(has_dotted_keys_ ? split_key(member.key) : Path{member.key}, std::back_inserter(path));
         add_member(member, with_numbers(document_, std::move(path)), key);
       } catch (const KeyPathFault& problem) {
         fault(member.place, fmt::format("{}; {}", key, problem.what()));
@@ -145,7 +147,7 @@ class TableReader {
   void add_member(const TomlNode::Member& member, const Path& path, const std::string& key) {
     const TomlNode* there = found_at(document_, path);
     if (there && member.value.is_table()) {
-      if (there->is_array_of_tables()) return add_elements(member.value, *there, path, key);
+      if (there->is_array_of_tables()) return add_table(member.value, path, key, there);
       if (joins(*there, member.value)) return add_table(member.value, path, key);
     }
     const Path above(path.begin(), path.end() - 1);
@@ -159,20 +161,6 @@ class TableReader {
         if (!is_removed_already) add(std::move(removed), {}, member.place, key);
       }
     add(path, member.value, member.place, key);
-  }
-
-  // Adds a table whose keys are names of list elements, such as [variants.methods.DropCompute].
-  void add_elements(const TomlNode& table, const TomlNode& list, const Path& path, const std::string& prefix) {
-    for (const TomlNode::Member& member : table.table()) {
-      const std::string key = fmt::format("{}.{}", prefix, member.key);
-      try {
-        Path element = path;
-        element.push_back(std::to_string(element_index(list, member.key)));
-        add_member(member, element, key);
-      } catch (const KeyPathFault& problem) {
-        fault(member.place, fmt::format("{}; {}", key, problem.what()));
-      }
-    }
   }
 
   const TomlNode& document_;
@@ -367,13 +355,8 @@ Path with_numbers(const TomlNode& document, Path path) {
   try {
     for (std::string& part : path) {
       if (!node) break;
-      if (node->is_array()) {
-        const std::size_t index = element_index(*node, part);
-        part = std::to_string(index);
-        node = &node->array()[index];
-      } else {
-        node = node->find(part);
-      }
+      if (node->is_array()) part = std::to_string(element_index(*node, part));
+      node = part_of(*node, part);
     }
   } catch (const KeyPathFault&) {  // assign() reports it
   }
@@ -383,10 +366,8 @@ Path with_numbers(const TomlNode& document, Path path) {
 const TomlNode* found_at(const TomlNode& document, const Path& path) {
   const TomlNode* node = &document;
   try {
-    for (const std::string& part : path) {
-      if (!node) return nullptr;
-      node = node->is_array() ? &node->array()[element_index(*node, part)] : node->find(part);
-    }
+    for (const std::string& part : path)
+      if (node) node = part_of(*node, part);
   } catch (const KeyPathFault&) {  // the element does not exist
     return nullptr;
   }
