@@ -38,43 +38,29 @@ namespace fs = std::filesystem;
 
 std::int64_t nanoseconds(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
-class OpenFile {
- public:
-  explicit OpenFile(const fs::path& path) : path_(path), number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (number_ < 0) fail("cannot be opened");
-  }
-  ~OpenFile() { close(number_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
+FileState state_of(const fs::path& file) {
+  struct stat status {};
+  if (stat(file.c_str(), &status) != 0) reject(file, fmt::format("cannot be opened: {}", std::strerror(errno)));
+  return {.device = status.st_dev,
+          .inode = status.st_ino,
+          .bytes = static_cast<std::uint64_t>(status.st_size),
+          .changed_ns = nanoseconds(status.st_mtim),
+          .recorded_ns = nanoseconds(status.st_ctim)};
+}
 
-  FileState state() const {
-    struct stat status {};
-    if (fstat(number_, &status) != 0) fail("cannot be examined");
-    return {.device = status.st_dev,
-            .inode = status.st_ino,
-            .bytes = static_cast<std::uint64_t>(status.st_size),
-            .changed_ns = nanoseconds(status.st_mtim),
-            .recorded_ns = nanoseconds(status.st_ctim)};
-  }
-
-  std::string digest() const {
-    const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
-    XXH3_64bits_reset(state.get());
+std::string digest_of(const fs::path& path) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  try {
+    OwnFile file(path);
     std::vector<char> piece(1 << 20);
-    while (const auto got = ::read(number_, piece.data(), piece.size())) {
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail("cannot be read");
-      XXH3_64bits_update(state.get(), piece.data(), static_cast<std::size_t>(got));
-    }
-    return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
+    while (const std::size_t got = file.read(piece.data(), piece.size()))
+      XXH3_64bits_update(state.get(), piece.data(), got);
+  } catch (const std::runtime_error& problem) {
+    reject(path, problem.what());
   }
-
- private:
-  [[noreturn]] void fail(const char* what) const { reject(path_, fmt::format("{}: {}", what, std::strerror(errno))); }
-
-  fs::path path_;
-  int number_;
-};
+  return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
+}
 
 using fs::path;
 
@@ -352,37 +338,36 @@ class DividedDataset : public Dataset {
 
   std::span<const std::int32_t> tokens(Split split, std::uint32_t sample, const Visit& visit,
                                        std::vector<std::int32_t>& space) const override {
-    if (split == Split::test) return inner_->tokens(split, sample, visit, space);
-    return inner_->tokens(Split::train, (split == Split::train ? train_ : validation_)[sample], visit, space);
+    return inner_->tokens(inner(split), inner(split, sample), visit, space);
   }
 
   std::int64_t length(Split split, std::uint32_t sample) const override {
-    if (split == Split::test) return inner_->length(split, sample);
-    return inner_->length(Split::train, (split == Split::train ? train_ : validation_)[sample]);
+    return inner_->length(inner(split), inner(split, sample));
   }
 
   std::span<const std::int32_t> token_labels(Split split, std::uint32_t sample) const override {
-    if (split == Split::test) return inner_->token_labels(split, sample);
-    return inner_->token_labels(Split::train, (split == Split::train ? train_ : validation_)[sample]);
+    return inner_->token_labels(inner(split), inner(split, sample));
   }
 
   void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
-    if (split == Split::test) return inner_->gather(split, samples, inputs, labels);
-    inner_->gather(Split::train, in_whole_set(split, samples), inputs, labels);
+    inner_->gather(inner(split), inner(split, samples), inputs, labels);
   }
 
   void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const override {
-    if (split == Split::test) return inner_->gather_targets(split, samples, targets);
-    inner_->gather_targets(Split::train, in_whole_set(split, samples), targets);
+    inner_->gather_targets(inner(split), inner(split, samples), targets);
   }
 
  private:
+  // The split and the number of a sample in the inner data set, whose training set contains the validation samples.
+  static Split inner(Split split) { return split == Split::test ? Split::test : Split::train; }
+  std::uint32_t inner(Split split, std::uint32_t sample) const {
+    return split == Split::test ? sample : (split == Split::train ? train_ : validation_)[sample];
+  }
   // The result is valid until this thread's next call.
-  std::span<const std::uint32_t> in_whole_set(Split split, std::span<const std::uint32_t> samples) const {
-    const Numbers& own = split == Split::train ? train_ : validation_;
+  std::span<const std::uint32_t> inner(Split split, std::span<const std::uint32_t> samples) const {
     thread_local Numbers numbers;
     numbers.resize(samples.size());
-    std::ranges::transform(samples, numbers.begin(), [&](std::uint32_t sample) { return own[sample]; });
+    std::ranges::transform(samples, numbers.begin(), [&](std::uint32_t sample) { return inner(split, sample); });
     return numbers;
   }
 
@@ -439,16 +424,15 @@ std::string DigestCache::digest(const fs::path& file) {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(is_read_, true)) read();
   const std::string path = fs::absolute(file).lexically_normal();
-  const OpenFile opened(file);
-  const FileState state = opened.state();
+  const FileState state = state_of(file);
   if (const auto found = entries_.find(path); found != entries_.end() && found->second.state == state)
     return found->second.digest;
 
   const auto begin = std::chrono::system_clock::now().time_since_epoch();
-  const Entry entry{opened.digest(), state};
+  const Entry entry{digest_of(file), state};
   ++files_read_;
   const bool settled = std::chrono::nanoseconds(std::max(state.changed_ns, state.recorded_ns)) < begin - margin_;
-  if (settled && opened.state() == state) {
+  if (settled && state_of(file) == state) {
     entries_[path] = entry;
     append(path, entry);
   }
