@@ -181,7 +181,7 @@ TEST_F(Idx, TellsCompressionFromTheContentNotFromTheName) {
 }
 
 TEST_F(Idx, AMissingFileIsNamed) {
-  EXPECT_THAT(fault_of(directory_ / "absent", 1), AllOf(HasSubstr("absent"), HasSubstr("cannot be opened")));
+  EXPECT_THAT(fault_of(directory_ / "absent", 1), AllOf(HasSubstr("absent"), HasSubstr("is not there")));
 }
 
 TEST_F(Idx, ADirectoryIsNotAFile) { EXPECT_THAT(fault_of(directory_, 1), HasSubstr("is a directory")); }

@@ -18,9 +18,19 @@
 
 #include "workers/config/settings.hpp"
 #include "workers/data/dataset.hpp"
-#include "workers/data/images.hpp"
 
 namespace syncopate {
+
+// An image of bytes that is changed in place.
+struct ByteImage {
+  std::span<std::uint8_t> pixels;  // (channels, height, width)
+  SampleShape shape;
+
+  std::size_t plane_size() const { return static_cast<std::size_t>(shape.height * shape.width); }
+  std::span<std::uint8_t> plane(std::int64_t channel) const {
+    return pixels.subspan(static_cast<std::size_t>(channel) * plane_size(), plane_size());
+  }
+};
 
 enum class Resampling { nearest, bilinear };
 

@@ -4,14 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "workers/base/files.hpp"
@@ -125,39 +121,32 @@ std::string kind(int rank) {
 }
 
 std::string product(const std::vector<std::int64_t>& dimensions) {
-  std::string text;
-  for (const auto dimension : dimensions) text += (text.empty() ? "" : " x ") + std::to_string(dimension);
-  return text;
+  return fmt::format("{}", fmt::join(dimensions, " x "));
 }
 
 class Stream {
  public:
-  explicit Stream(const path& file) : file_(file), buffer_(1 << 17) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(file, ignored)) reject(file, "is a directory; must be an IDX file");
-    in_.open(file, std::ios::binary);
-    if (!in_) reject(file, fmt::format("cannot be opened: {}", std::strerror(errno)));
-    stream_.emplace([this] { return next_piece(); });
+  explicit Stream(const path& file) : name_(file), buffer_(1 << 17) {
+    try {
+      file_.emplace(file);
+      stream_.emplace([this] { return std::string_view(buffer_.data(), file_->read(buffer_.data(), buffer_.size())); });
+    } catch (const std::runtime_error& problem) {
+      reject(file, fmt::format("{}; must be an IDX file", problem.what()));
+    }
   }
 
   // Returns the number of bytes read, which is less than requested only at the end of the file.
   std::int64_t read(std::uint8_t* out, std::int64_t bytes) {
     try {
       return static_cast<std::int64_t>(stream_->read(reinterpret_cast<char*>(out), static_cast<std::size_t>(bytes)));
-    } catch (const GzipFault& problem) {
-      reject(file_, problem.what());
+    } catch (const std::runtime_error& problem) {
+      reject(name_, problem.what());
     }
   }
 
  private:
-  std::string_view next_piece() {
-    in_.read(buffer_.data(), std::ssize(buffer_));
-    if (in_.bad()) reject(file_, fmt::format("cannot be read: {}", std::strerror(errno)));
-    return {buffer_.data(), static_cast<std::size_t>(in_.gcount())};
-  }
-
-  path file_;
-  std::ifstream in_;
+  path name_;
+  std::optional<OwnFile> file_;
   std::vector<char> buffer_;
   std::optional<GzipStream> stream_;
 };
@@ -200,11 +189,7 @@ struct SplitFiles {
 path find_file(const path& directory, std::string_view name) {
   for (const auto* suffix : {"", ".gz"}) {
     const path file = directory / fmt::format("{}{}", name, suffix);
-    if (!std::filesystem::exists(file)) continue;
-    // Opening a pipe to which nobody writes would block forever.
-    if (!std::filesystem::is_regular_file(file) && !std::filesystem::is_directory(file))
-      reject(file, "is not a regular file; must be an IDX file");
-    return file;
+    if (std::filesystem::exists(file)) return file;
   }
   reject(directory, fmt::format("no file {} or {}.gz", name, name));
 }

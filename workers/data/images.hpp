@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,17 +10,6 @@
 #include "workers/data/datasets.hpp"
 
 namespace syncopate {
-
-// An image of bytes that is changed in place.
-struct ByteImage {
-  std::span<std::uint8_t> pixels;  // (channels, height, width)
-  SampleShape shape;
-
-  std::size_t plane_size() const { return static_cast<std::size_t>(shape.height * shape.width); }
-  std::span<std::uint8_t> plane(std::int64_t channel) const {
-    return pixels.subspan(static_cast<std::size_t>(channel) * plane_size(), plane_size());
-  }
-};
 
 // CIFAR-10 and CIFAR-100 in their binary version: files of records. A record is a label (in CIFAR-100 a coarse and a
 // fine label), followed by 3 x 32 x 32 bytes, channel by channel.
