@@ -346,30 +346,24 @@ Augmentation read_augmentation(Settings& training) {
       {.low = 0, .high = 1e3}, augmentation.mixup);
   if (augmentation.mixup > 0 && augmentation.mixup < least_mixup)
     table.fault("mixup", fmt::format("must be 0 or at least {}", least_mixup));
-  augmentation.label_noise = table
-                                 .optional_number({"label_noise",
-                                                   "Probability that a sample has a wrong label, drawn at each visit.",
-                                                   {},
-                                                   "labels do not change"},
-                                                  shares)
-                                 .value_or(0);
+  const Key label_noise{"label_noise", "Probability that a sample has a wrong label, drawn at each visit.", "",
+                        "labels do not change"};
+  augmentation.label_noise = table.optional_number(label_noise, shares).value_or(0);
   return augmentation;
 }
 
 void check_augmentation(const Augmentation& augmentation, const DatasetSize& size, std::string_view dataset,
                         Settings& training) {
   const SampleShape& shape = size.shape;
-  if (augmentation.mixup > 0 && shape.has_tokens())
-    training.section("augmentation")
-        .fault("mixup", fmt::format("must be left out: tokens of {} are not mixed", dataset));
-  if (augmentation.label_noise > 0 && (shape.has_tokens() || size.classes < 2))
-    training.section("augmentation")
-        .fault("label_noise", fmt::format("must be left out: {} has {}", dataset,
-                                          shape.has_tokens() ? "texts"
-                                          : size.targets > 0 ? "numbers instead of classes"
-                                                             : "a single class"));
-  if (!augmentation.changes_images()) return;
   Settings table = training.section("augmentation");
+  if (augmentation.mixup > 0 && shape.has_tokens())
+    table.fault("mixup", fmt::format("must be left out: tokens of {} are not mixed", dataset));
+  if (augmentation.label_noise > 0 && (shape.has_tokens() || size.classes < 2))
+    table.fault("label_noise", fmt::format("must be left out: {} has {}", dataset,
+                                           shape.has_tokens() ? "texts"
+                                           : size.targets > 0 ? "numbers instead of classes"
+                                                              : "a single class"));
+  if (!augmentation.changes_images()) return;
   if (!size.has_byte_images)
     return table.fault(key_that_changes_images(augmentation),
                        fmt::format("needs images of bytes (uint8); {} has {}", dataset,
@@ -470,14 +464,14 @@ double composer_factor(ImageOperation operation, double strength, bool is_strong
 
 void apply(ImageOperation operation, double amount, Resampling resampling, const ByteImage& image) {
   switch (operation) {
-    case shear_x:
-      return warp(image, Warp::shear_x(amount), resampling);
+    case shear_x:  // moves rows to the left, lower rows more
+      return warp(image, {.xy = amount}, resampling);
     case shear_y:
-      return warp(image, Warp::shear_y(amount), resampling);
+      return warp(image, {.yx = amount}, resampling);
     case translate_x:
-      return warp(image, Warp::translation(amount, 0), resampling);
+      return warp(image, {.x0 = -amount}, resampling);
     case translate_y:
-      return warp(image, Warp::translation(0, amount), resampling);
+      return warp(image, {.y0 = -amount}, resampling);
     case rotate:
       return warp(image, Warp::rotation(amount, image.shape), resampling);
     case brightness:

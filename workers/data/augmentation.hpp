@@ -42,9 +42,6 @@ struct Warp {
   double xx = 1, xy = 0, x0 = 0;
   double yx = 0, yy = 1, y0 = 0;
 
-  static Warp shear_x(double slope) { return {.xy = slope}; }  // moves rows to the left, lower rows more
-  static Warp shear_y(double slope) { return {.yx = slope}; }
-  static Warp translation(double right, double down) { return {.x0 = -right, .y0 = -down}; }
   // Rotates counter-clockwise around the image's centre and enlarges by `factor`.
   static Warp rotation(double degrees, const SampleShape& shape, double factor = 1);
 };
