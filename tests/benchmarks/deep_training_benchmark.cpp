@@ -87,7 +87,7 @@ Architecture vision_transformer() {
 }
 
 const Dataset& glosses() {
-  static const auto dataset = text_dataset(wordnet_glosses(), {}).load(find_wordnet());
+  static const auto dataset = text_dataset(wordnet_glosses(), {}).load(wordnet_glosses().files.usual());
   return *dataset;
 }
 

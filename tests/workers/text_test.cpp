@@ -119,7 +119,7 @@ TEST_F(TextDataset, WhatLeavesNothingToTrainOrTestOnIsAFault) {
 }
 
 TEST_F(TextDataset, WordnetsGlossesAreOne) {
-  const auto directory = find_wordnet();
+  const auto directory = wordnet_glosses().files.usual();
   const auto dataset = text_dataset(wordnet_glosses(), {}).load(directory);
   const DatasetSize& size = dataset->size();
   EXPECT_EQ(size.train + size.test, 117659);
@@ -260,12 +260,12 @@ class TextLines : public IdxFiles {
  protected:
   std::filesystem::path file(const std::string& text) const { return write("a.txt", {text.begin(), text.end()}); }
   std::string fault(const std::string& text, bool labelled = true) const {
-    return message_of<DataFault>([&] { read_text_lines(file(text), labelled); });
+    return message_of<DataFault>([&] { text_lines(labelled).read(file(text)); });
   }
 };
 
 TEST_F(TextLines, EachLineIsASequenceBehindItsLabel) {
-  const Corpus corpus = read_text_lines(file("sport\tA ball.\r\nart\tA canvas\tand paint\n\nsport\tnet"), true);
+  const Corpus corpus = text_lines(true).read(file("sport\tA ball.\r\nart\tA canvas\tand paint\n\nsport\tnet"));
   EXPECT_THAT(corpus.categories, ElementsAre("art", "sport"));
   ASSERT_EQ(corpus.texts.size(), 3u);
   EXPECT_EQ(corpus.texts[0].text, "A ball.");
@@ -276,13 +276,13 @@ TEST_F(TextLines, EachLineIsASequenceBehindItsLabel) {
 }
 
 TEST_F(TextLines, AByteOrderMarkIsNoPartOfTheFirstLabel) {
-  const Corpus corpus = read_text_lines(file("\xef\xbb\xbfsport\tA ball\nsport\tA net\n"), true);
+  const Corpus corpus = text_lines(true).read(file("\xef\xbb\xbfsport\tA ball\nsport\tA net\n"));
   EXPECT_THAT(corpus.categories, ElementsAre("sport"));
   EXPECT_EQ(corpus.texts.size(), 2u);
 }
 
 TEST_F(TextLines, WithoutLabelsAllAreOfOneCategory) {
-  const Corpus corpus = read_text_lines(file("first\tline\n...\nsecond\n"), false);
+  const Corpus corpus = text_lines(false).read(file("first\tline\n...\nsecond\n"));
   EXPECT_EQ(corpus.categories.size(), 1u);
   ASSERT_EQ(corpus.texts.size(), 2u) << "a line without words is none";
   EXPECT_EQ(corpus.texts[0].text, "first\tline");
@@ -290,8 +290,8 @@ TEST_F(TextLines, WithoutLabelsAllAreOfOneCategory) {
 }
 
 TEST_F(TextLines, WithoutAWordAreCounted) {
-  EXPECT_EQ(read_text_lines(file("a\tb\n\na\t...\na\t\nb\tc\n"), true).left_out, 2);
-  EXPECT_EQ(read_text_lines(file("a\n\n***\nb\n"), false).left_out, 1) << "an empty line is none";
+  EXPECT_EQ(text_lines(true).read(file("a\tb\n\na\t...\na\t\nb\tc\n")).left_out, 2);
+  EXPECT_EQ(text_lines(false).read(file("a\n\n***\nb\n")).left_out, 1) << "an empty line is none";
 }
 
 // Other encodings are detected even if each byte is valid UTF-8. In UTF-16 without a byte order mark it is, and words
@@ -333,7 +333,7 @@ TEST_F(TextLines, WhatIsNoSuchFileIsNamedWithItsLine) {
   EXPECT_THAT(fault(""), AllOf(HasSubstr("a.txt"), HasSubstr("is empty")));
   EXPECT_THAT(fault("\n...\n", false), HasSubstr("no line contains a word"));
   std::filesystem::remove(directory_ / "a.txt");
-  EXPECT_THAT(message_of<DataFault>([&] { read_text_lines(directory_ / "a.txt", true); }),
+  EXPECT_THAT(message_of<DataFault>([&] { text_lines(true).read(directory_ / "a.txt"); }),
               HasSubstr("No such file or directory"));
 }
 
@@ -344,7 +344,7 @@ using testing::HasSubstr;
 
 // Words between blanks: 117,659 definitions with 12.4 words on average, a deviation of 7.4, and at most 82.
 TEST(WordnetGlosses, AreThoseOfThePackage) {
-  const Corpus corpus = read_wordnet_glosses(find_wordnet());
+  const Corpus corpus = wordnet_glosses().read(wordnet_glosses().files.usual());
   EXPECT_EQ(corpus.texts.size(), 117659u);
   EXPECT_EQ(corpus.categories.size(), 45u);
   double sum = 0, squares = 0, most = 0;
@@ -365,7 +365,7 @@ TEST(WordnetGlosses, AreThoseOfThePackage) {
 }
 
 TEST(WordnetGlosses, HaveTheCategoryOfTheirLexicographerFile) {
-  const Corpus corpus = read_wordnet_glosses(find_wordnet());
+  const Corpus corpus = wordnet_glosses().read(wordnet_glosses().files.usual());
   const auto found = std::ranges::find_if(corpus.texts, [](const LabelledText& one) {
     return one.text == "an organism that depends on complex organic substances for nutrition";
   });
@@ -379,12 +379,12 @@ TEST_F(WordnetFiles, ALineThatIsNoDefinitionIsNamed) {
   const auto text = [&](const std::string& name, const std::string& content) {
     write(name, {content.begin(), content.end()});
   };
-  const auto fault = [&] { return message_of<DataFault>([&] { read_wordnet_glosses(directory_); }); };
+  const auto fault = [&] { return message_of<DataFault>([&] { wordnet_glosses().read(directory_); }); };
   text("data.noun", "  1 licence\n00001740 03 n 01 entity 0 000 | what exists  \n");
   EXPECT_THAT(fault(), AllOf(HasSubstr("data.verb"), HasSubstr("No such file")));
   for (const char* name : {"data.verb", "data.adj", "data.adv"})
     text(name, "00001740 29 v 01 breathe 0 000 | draw air\n");
-  EXPECT_EQ(read_wordnet_glosses(directory_).texts.front().text, "what exists");
+  EXPECT_EQ(wordnet_glosses().read(directory_).texts.front().text, "what exists");
   text("data.adj", "  1\n00001740 45 n 01 entity 0 000 | what exists\n");
   EXPECT_THAT(fault(), AllOf(HasSubstr("data.adj:2"), HasSubstr("from 00 to 44")));
   text("data.adj", "00001740 29 n 01 entity\n");

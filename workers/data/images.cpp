@@ -245,21 +245,20 @@ DirectoryFormat cifar(CifarLabels labels, CifarScale scale, CifarRecords records
                        .classes = record_of(labels).classes,
                        .has_byte_images = true};
   };
-  return {.variant = fmt::format("cifar {} {}", static_cast<int>(labels), static_cast<int>(scale)),
-          .size = size_of,
-          .hash =
-              [labels](const path& directory) {
-                std::vector<path> files = files_of(directory, labels, Split::train);
-                std::ranges::copy(files_of(directory, labels, Split::test), std::back_inserter(files));
-                return digest_of_files(files);
-              },
-          .load =
-              [labels, scale, size_of](const path& directory) {
-                const DatasetSize size = size_of(directory);
-                SampleRows train = load_split(directory, labels, Split::train);
-                return make_dataset(size, std::move(train), load_split(directory, labels, Split::test),
-                                    scale == CifarScale::published ? published_scales() : std::vector<PixelScale>());
-              }};
+  DirectoryFormat format{.variant = fmt::format("cifar {} {}", static_cast<int>(labels), static_cast<int>(scale))};
+  format.size = size_of;
+  format.hash = [labels](const path& directory) {
+    std::vector<path> files = files_of(directory, labels, Split::train);
+    std::ranges::copy(files_of(directory, labels, Split::test), std::back_inserter(files));
+    return digest_of_files(files);
+  };
+  format.load = [labels, scale, size_of](const path& directory) {
+    const DatasetSize size = size_of(directory);
+    SampleRows train = load_split(directory, labels, Split::train);
+    return make_dataset(size, std::move(train), load_split(directory, labels, Split::test),
+                        scale == CifarScale::published ? published_scales() : std::vector<PixelScale>());
+  };
+  return format;
 }
 
 std::vector<std::int64_t> read_idx_dimensions(const path& file, int rank) {
@@ -292,25 +291,22 @@ IdxArray read_idx(const path& file, int rank) {
 }
 
 DirectoryFormat idx_images() {
-  return {.variant = "idx",
-          .usual =
-              [] {
-                return found_directory("fashion-mnist", "datasets/fashion-mnist",
-                                       "install the package dataset-fashion-mnist, or set `directory` to a folder with "
-                                       "four IDX files named like MNIST's");
-              },
-          .size = idx_size,
-          .hash =
-              [](const path& directory) {
-                const SplitFiles train = find_split(directory, "train"), test = find_split(directory, "t10k");
-                return digest_of_files(std::vector{train.images, train.labels, test.images, test.labels});
-              },
-          .load =
-              [](const path& directory) {
-                const DatasetSize size = idx_size(directory);
-                SampleRows train = load_split(find_split(directory, "train"));
-                return make_dataset(size, std::move(train), load_split(find_split(directory, "t10k")));
-              }};
+  DirectoryFormat format{.variant = "idx", .size = idx_size};
+  format.usual = [] {
+    return found_directory("fashion-mnist", "datasets/fashion-mnist",
+                           "install the package dataset-fashion-mnist, or set `directory` to a folder with four IDX "
+                           "files named like MNIST's");
+  };
+  format.hash = [](const path& directory) {
+    const SplitFiles train = find_split(directory, "train"), test = find_split(directory, "t10k");
+    return digest_of_files(std::vector{train.images, train.labels, test.images, test.labels});
+  };
+  format.load = [](const path& directory) {
+    const DatasetSize size = idx_size(directory);
+    SampleRows train = load_split(find_split(directory, "train"));
+    return make_dataset(size, std::move(train), load_split(find_split(directory, "t10k")));
+  };
+  return format;
 }
 
 }  // namespace syncopate

@@ -30,6 +30,10 @@ constexpr std::int64_t most_targets = 1 << 16, most_classes = 1 << 16;
 bool holds_targets(const NpyArray& y) { return y.type() == "<f4"; }
 bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
 
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+}
+
 // Whether all values are finite. Multiplies by 0: the product is 0 for finite numbers and NaN for others.
 bool are_finite(std::span<const float> values) {
   float sums[16] = {};
@@ -98,9 +102,9 @@ std::size_t without_padding(std::span<const std::int64_t> row, std::int32_t padd
 // has another shape than x.
 std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, const NpyArray& x,
                                           std::int32_t padding) {
-  const auto text = [](const NpyArray& of) { return fmt::format("({}, {})", of.shape()[0], of.shape()[1]); };
   if (y.shape() != x.shape())
-    reject(file, fmt::format("has shape {}; labels of tokens must have the shape of the tokens, {}", text(y), text(x)));
+    reject(file, fmt::format("has shape {}; labels of tokens must have the shape of the tokens, {}", text_of(y.shape()),
+                             text_of(x.shape())));
   if (!holds_tokens(y))
     reject(file, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
                              described_type(y.type()), way_to_save(file, "<i8")));
@@ -128,12 +132,6 @@ std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, c
     if (!asks) reject(file, fmt::format("row {} contains only {}; must have at least one label", row, ignored_label));
   }
   return all;
-}
-
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  return "(" + text + (shape.size() == 1 ? ",)" : ")");
 }
 
 struct ArrayFiles {
@@ -360,14 +358,15 @@ std::shared_ptr<const Dataset> load_from(const path& directory, const TokenMarks
 }  // namespace
 
 DirectoryFormat npy_arrays(const TokenMarks& marks) {
-  return {.variant = fmt::format("npy {} {} {}", marks.padding, marks.mask, fmt::join(marks.never_masked, ",")),
-          .size = [marks](const path& directory) { return size_in(directory, marks); },
-          .hash =
-              [](const path& directory) {
-                const ArrayFiles train = files_of(directory, Split::train), test = files_of(directory, Split::test);
-                return digest_of_files(std::vector{train.x, train.y, test.x, test.y});
-              },
-          .load = [marks](const path& directory) { return load_from(directory, marks); }};
+  DirectoryFormat format{
+      .variant = fmt::format("npy {} {} {}", marks.padding, marks.mask, fmt::join(marks.never_masked, ","))};
+  format.size = [marks](const path& directory) { return size_in(directory, marks); };
+  format.hash = [](const path& directory) {
+    const ArrayFiles train = files_of(directory, Split::train), test = files_of(directory, Split::test);
+    return digest_of_files(std::vector{train.x, train.y, test.x, test.y});
+  };
+  format.load = [marks](const path& directory) { return load_from(directory, marks); };
+  return format;
 }
 
 }  // namespace syncopate

@@ -85,6 +85,51 @@ std::int32_t category_of(std::string_view line) {
   return number;
 }
 
+Corpus read_text_lines(const path& file, bool labelled) {
+  Corpus corpus;
+  std::vector<std::string> labels;
+  std::map<std::string, std::int32_t> numbers;
+  for_each_line(file, [&](std::string_view line, const std::string& place) {
+    if (line.empty()) return;
+    const auto [label, text] = labelled ? parts_of(line, place) : std::pair(std::string_view(), line);
+    if (std::ranges::none_of(text, is_letter)) {  // no word
+      ++corpus.left_out;
+      return;
+    }
+    corpus.texts.push_back({.text = std::string(text)});
+    labels.emplace_back(label);
+    numbers.emplace(label, 0);
+  });
+  if (corpus.texts.empty()) reject(file, "no line contains a word");
+  for (auto& [label, number] : numbers) {
+    number = static_cast<std::int32_t>(corpus.categories.size());
+    corpus.categories.push_back(label);
+  }
+  for (std::size_t i = 0; i < labels.size(); ++i) corpus.texts[i].label = numbers.at(labels[i]);
+  return corpus;
+}
+
+// In the order in which they are read.
+constexpr std::array wordnet_files = {"data.noun", "data.verb", "data.adj", "data.adv"};
+
+Corpus read_wordnet_glosses(const path& directory) {
+  Corpus corpus;
+  corpus.categories.assign(categories.begin(), categories.end());
+  for (const char* name : wordnet_files) {
+    throw_if_interrupted();
+    for_each_line(directory / name, [&](std::string_view line, const std::string& place) {
+      if (line.starts_with("  ")) return;  // the licence
+      const auto bar = line.find('|');
+      const std::int32_t category = category_of(line);
+      if (bar == line.npos || category < 0 || category >= std::ssize(categories))
+        throw DataFault(
+            place + ": is not a definition of WordNet 3.0; must have a category from 00 to 44, and a gloss after |");
+      corpus.texts.push_back({.text = std::string(without_blanks(line.substr(bar + 1))), .label = category});
+    });
+  }
+  return corpus;
+}
+
 TextContents contents_of(const Corpus& corpus, const TextOptions& options, const path& file) {
   TextContents contents;
   contents.left_out = corpus.left_out;
@@ -114,11 +159,11 @@ TextContents contents_of(const Corpus& corpus, const TextOptions& options, const
 }
 
 std::string text_variant(const TextSource& source, const TextOptions& options) {
-  return fmt::format("{} {} {} {}", source.variant, options.test_share, options.words, options.least);
+  return fmt::format("{} {} {} {}", source.files.variant, options.test_share, options.words, options.least);
 }
 
 TextContents known_contents(const TextSource& source, const TextOptions& options, const path& file) {
-  const std::string name = content_hash(text_variant(source, options) + " " + source.hash(file));
+  const std::string name = content_hash(text_variant(source, options) + " " + source.files.hash(file));
   return vocabulary_cache().contents(name, [&] { return contents_of(source.read(file), options, file); });
 }
 
@@ -236,30 +281,6 @@ Split split_of(std::string_view text, double test_share) {
   return static_cast<double>(XXH3_64bits(text.data(), text.size())) < test_share * hashes ? Split::test : Split::train;
 }
 
-Corpus read_text_lines(const path& file, bool labelled) {
-  Corpus corpus;
-  std::vector<std::string> labels;
-  std::map<std::string, std::int32_t> numbers;
-  for_each_line(file, [&](std::string_view line, const std::string& place) {
-    if (line.empty()) return;
-    const auto [label, text] = labelled ? parts_of(line, place) : std::pair(std::string_view(), line);
-    if (std::ranges::none_of(text, is_letter)) {  // no word
-      ++corpus.left_out;
-      return;
-    }
-    corpus.texts.push_back({.text = std::string(text)});
-    labels.emplace_back(label);
-    numbers.emplace(label, 0);
-  });
-  if (corpus.texts.empty()) reject(file, "no line contains a word");
-  for (auto& [label, number] : numbers) {
-    number = static_cast<std::int32_t>(corpus.categories.size());
-    corpus.categories.push_back(label);
-  }
-  for (std::size_t i = 0; i < labels.size(); ++i) corpus.texts[i].label = numbers.at(labels[i]);
-  return corpus;
-}
-
 std::vector<std::string> most_frequent(const std::unordered_map<std::string, std::int64_t>& counts, std::size_t most,
                                        std::int64_t least) {
   std::vector<std::pair<std::int64_t, std::string_view>> frequent;
@@ -270,29 +291,6 @@ std::vector<std::string> most_frequent(const std::unordered_map<std::string, std
   std::vector<std::string> words;
   for (const auto& [count, word] : frequent) words.emplace_back(word);
   return words;
-}
-
-Corpus read_wordnet_glosses(const path& directory) {
-  Corpus corpus;
-  corpus.categories.assign(categories.begin(), categories.end());
-  for (const char* name : wordnet_files) {
-    throw_if_interrupted();
-    for_each_line(directory / name, [&](std::string_view line, const std::string& place) {
-      if (line.starts_with("  ")) return;  // the licence
-      const auto bar = line.find('|');
-      const std::int32_t category = category_of(line);
-      if (bar == line.npos || category < 0 || category >= std::ssize(categories))
-        throw DataFault(
-            place + ": is not a definition of WordNet 3.0; must have a category from 00 to 44, and a gloss after |");
-      corpus.texts.push_back({.text = std::string(without_blanks(line.substr(bar + 1))), .label = category});
-    });
-  }
-  return corpus;
-}
-
-path find_wordnet() {
-  return found_directory("wordnet", "wordnet",
-                         "install the package wordnet-base, or set `directory` to a folder with its files");
 }
 
 void for_each_word(std::string_view text, const std::function<void(std::string_view word)>& word) {
@@ -311,32 +309,32 @@ void for_each_word(std::string_view text, const std::function<void(std::string_v
 }
 
 DirectoryFormat text_dataset(const TextSource& source, const TextOptions& options) {
-  return {.variant = text_variant(source, options),
-          .usual = source.usual,
-          .size = [source, options](const path& file) { return size_in(source, options, file); },
-          .hash = source.hash,
-          .load = [source, options](const path& file) { return load_from(source, options, file); },
-          .place = source.place};
+  DirectoryFormat format = source.files;
+  format.variant = text_variant(source, options);
+  format.size = [source, options](const path& file) { return size_in(source, options, file); };
+  format.load = [source, options](const path& file) { return load_from(source, options, file); };
+  return format;
 }
 
 TextSource text_lines(bool labelled) {
-  return {.variant = labelled ? "labelled lines" : "lines",
-          .read = [labelled](const path& file) { return read_text_lines(file, labelled); },
-          .hash = [](const path& file) { return digest_cache().digest(file); },
-          .place = "file"};
+  DirectoryFormat files{.variant = labelled ? "labelled lines" : "lines", .place = "file"};
+  files.hash = [](const path& file) { return digest_cache().digest(file); };
+  return {std::move(files), [labelled](const path& file) { return read_text_lines(file, labelled); }};
 }
 
 TextSource wordnet_glosses() {
-  return {.variant = "wordnet glosses",
-          .read = read_wordnet_glosses,
-          .hash =
-              [](const path& directory) {
-                require_directory(directory, "must be a directory with WordNet's files");
-                std::vector<path> files;
-                for (const char* file : wordnet_files) files.push_back(directory / file);
-                return digest_of_files(files);
-              },
-          .usual = find_wordnet};
+  DirectoryFormat files{.variant = "wordnet glosses"};
+  files.usual = [] {
+    return found_directory("wordnet", "wordnet",
+                           "install the package wordnet-base, or set `directory` to a folder with its files");
+  };
+  files.hash = [](const path& directory) {
+    require_directory(directory, "must be a directory with WordNet's files");
+    std::vector<path> all;
+    for (const char* file : wordnet_files) all.push_back(directory / file);
+    return digest_of_files(all);
+  };
+  return {std::move(files), read_wordnet_glosses};
 }
 
 void TokenSequences::add(std::span<const std::int32_t> tokens, std::int64_t label) {

@@ -3,7 +3,6 @@
 // decides whether it belongs to the training set or the test set.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -44,11 +43,6 @@ Split split_of(std::string_view text, double test_share);
 std::string_view checked_text(const std::filesystem::path& file, std::string_view content,
                               std::string_view needed = "a text in UTF-8");
 
-// Reads the user's own text: a UTF-8 file with one sequence per line. If `labelled`, a label and a tab precede each
-// sequence. Labels are numbered in the order of their bytes. Lines without words are left out, and counted if they are
-// not empty. Throws DataFault.
-Corpus read_text_lines(const std::filesystem::path& file, bool labelled);
-
 // The first tokens of a vocabulary, which are not words.
 enum class SpecialToken : std::int32_t {
   padding,  // fills shorter sequences at their end
@@ -65,18 +59,6 @@ constexpr std::int32_t token_of(SpecialToken token) { return static_cast<std::in
 std::vector<std::string> most_frequent(const std::unordered_map<std::string, std::int64_t>& counts, std::size_t most,
                                        std::int64_t least);
 
-// The files of WordNet's definitions, in the order in which they are read. Debian's package wordnet-base contains them.
-inline constexpr std::array wordnet_files = {"data.noun", "data.verb", "data.adj", "data.adv"};
-
-// Reads WordNet's definitions, which are real texts of natural lengths; their lexicographer files are the 45
-// categories. A text is a gloss with its examples, without surrounding blanks. Throws DataFault, whose message names
-// the file and the line.
-// Source:  Fellbaum (ed.) 1998, "WordNet: an electronic lexical database"; formats: wndb(5WN), lexnames(5WN).
-Corpus read_wordnet_glosses(const std::filesystem::path& directory);
-
-// Returns found_directory() for wordnet: in $SYNCOPATE_DATA, or in share. Throws DataFault if there is none.
-std::filesystem::path find_wordnet();
-
 // Calls `word` with each word of the text. Words are the longest runs of letters and digits, with apostrophes between
 // them, in lower case. Letters beyond ASCII are unchanged; punctuation is left out. The word is valid during the call.
 void for_each_word(std::string_view text, const std::function<void(std::string_view word)>& word);
@@ -87,17 +69,19 @@ struct TextOptions {
   std::int64_t least = 2;      // minimum number of occurrences of a word of the vocabulary
 };
 
-// A source of texts. All functions throw DataFault.
+// A source of texts. All functions throw DataFault; the message names the file and the line.
 struct TextSource {
-  std::string variant;  // distinguishes sources that read other texts from the same files
+  DirectoryFormat files;  // without `size` and `load`
   std::function<Corpus(const std::filesystem::path&)> read;
-  // As in DirectoryFormat.
-  std::function<std::string(const std::filesystem::path&)> hash;
-  std::function<std::filesystem::path()> usual{};
-  std::string place = "directory";
 };
 
+// The user's own text: a UTF-8 file with one sequence per line. If `labelled`, a label and a tab precede each sequence.
+// Labels are numbered in the order of their bytes. Lines without words are left out, and counted if they are not empty.
 TextSource text_lines(bool labelled);
+
+// WordNet's definitions, which are real texts of natural lengths; their lexicographer files are the 45 categories. A
+// text is a gloss with its examples, without surrounding blanks. Debian's package wordnet-base contains the files.
+// Source:  Fellbaum (ed.) 1998, "WordNet: an electronic lexical database"; formats: wndb(5WN), lexnames(5WN).
 TextSource wordnet_glosses();
 
 // Its size needs the text only if the size is not cached. A fault is also an empty split, or that no word is frequent

@@ -408,21 +408,20 @@ void TokenWindows::append_at(std::int64_t begin, std::vector<std::int32_t>& out)
 }
 
 DirectoryFormat token_stream(const TokenStreamOptions& options) {
-  return {.variant = fmt::format("tokens\n{}\n{}\n{} {} {} {} {}", options.train, options.test,
-                                 options.type ? bytes_of(*options.type) : 0, options.context,
-                                 options.vocabulary.value_or(0), options.random, options.test_windows.value_or(0)),
-          .size = [options](const path& directory) { return opened(directory, options).size; },
-          .hash =
-              [options](const path& directory) {
-                const SplitFiles files = files_of(directory, options);
-                return content_hash(digest_of_files(files.train) + digest_of_files(files.test));
-              },
-          .load =
-              [options](const path& directory) {
-                Opened data = opened(directory, options);
-                return std::make_shared<const TokenStream>(std::move(data.size), std::move(data.train),
-                                                           std::move(data.test));
-              }};
+  DirectoryFormat format{.variant = fmt::format("tokens\n{}\n{}\n{} {} {} {} {}", options.train, options.test,
+                                                options.type ? bytes_of(*options.type) : 0, options.context,
+                                                options.vocabulary.value_or(0), options.random,
+                                                options.test_windows.value_or(0))};
+  format.size = [options](const path& directory) { return opened(directory, options).size; };
+  format.hash = [options](const path& directory) {
+    const SplitFiles files = files_of(directory, options);
+    return content_hash(digest_of_files(files.train) + digest_of_files(files.test));
+  };
+  format.load = [options](const path& directory) {
+    Opened data = opened(directory, options);
+    return std::make_shared<const TokenStream>(std::move(data.size), std::move(data.train), std::move(data.test));
+  };
+  return format;
 }
 
 }  // namespace syncopate
