@@ -42,12 +42,8 @@ constexpr std::string_view name_of(TokenType type) {
 }
 
 // Refuses a header with an unknown magic number, because its words would be read as tokens: its third word counts the
-// tokens that follow, and the rest of it is zero.
-void refuse_unknown_header(const path& file, const MappedFile& mapped) {
-  if (mapped.size < header_bytes) return;
-  std::array<std::int32_t, header_words> words{};
-  std::memcpy(words.data(), mapped.bytes.get(), header_bytes);
-  const std::size_t content = mapped.size - header_bytes;
+// tokens that follow, and the rest of it is zero. `content`: bytes after the header.
+void refuse_unknown_header(const path& file, const std::array<std::int32_t, header_words>& words, std::size_t content) {
   const auto is_size = [&](const HeaderForm& form) {
     return words[2] > 0 && content == static_cast<std::size_t>(words[2]) * bytes_of(form.type);
   };
@@ -62,13 +58,12 @@ void refuse_unknown_header(const path& file, const MappedFile& mapped) {
 
 // Returns the form of the file's header, and checks the header; null if the file has none.
 const HeaderForm* header_form(const path& file, const MappedFile& mapped) {
-  std::array<std::int32_t, 3> words{};
-  if (mapped.size < sizeof(words)) return nullptr;
-  std::memcpy(words.data(), mapped.bytes.get(), sizeof(words));
-  const auto [magic, version, tokens] = words;
+  std::array<std::int32_t, header_words> words{};
+  std::memcpy(words.data(), mapped.bytes.get(), std::min(mapped.size, header_bytes));
+  const std::int32_t magic = words[0], version = words[1], tokens = words[2];
   const auto form = std::ranges::find(header_forms, magic, &HeaderForm::magic);
   if (form == header_forms.end()) {
-    refuse_unknown_header(file, mapped);
+    if (mapped.size >= header_bytes) refuse_unknown_header(file, words, mapped.size - header_bytes);
     return nullptr;
   }
   if (mapped.size < header_bytes)
