@@ -13,16 +13,11 @@ namespace {
 
 constexpr std::array<std::string_view, 3> naming_keys = {"label", "algorithm", "kind"};
 
-const std::string* naming_value(const TomlNode& element, std::string_view key) {
-  const TomlNode* value = element.find(key);
-  return value ? std::get_if<std::string>(&value->value) : nullptr;
-}
-
 std::vector<std::string> element_names(const TomlNode::Array& elements) {
   std::vector<std::string> names;
   for (const TomlNode& element : elements)
     for (const std::string_view key : naming_keys)
-      if (const std::string* name = naming_value(element, key)) names.push_back(*name);
+      if (const std::string_view name = text_in(element.find(key)); !name.empty()) names.emplace_back(name);
   return names;
 }
 
@@ -30,10 +25,10 @@ std::vector<std::string> element_names(const TomlNode::Array& elements) {
 std::vector<std::string> names_to_show(const TomlNode::Array& elements) {
   std::vector<std::string> names;
   for (const TomlNode& element : elements) {
-    const auto key = std::ranges::find_if(naming_keys, [&](auto one) { return naming_value(element, one) != nullptr; });
-    if (key == naming_keys.end()) continue;
-    const std::string& name = *naming_value(element, *key);
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    std::string_view name;
+    for (const std::string_view key : naming_keys)
+      if (name.empty()) name = text_in(element.find(key));
+    if (!name.empty() && std::ranges::find(names, name) == names.end()) names.emplace_back(name);
   }
   return names;
 }
@@ -110,10 +105,8 @@ std::size_t element_index(const TomlNode& array, const std::string& part) {
   }
   for (const std::string_view key : naming_keys) {
     std::vector<std::size_t> matches;
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      const std::string* name = naming_value(elements[i], key);
-      if (name && *name == part) matches.push_back(i);
-    }
+    for (std::size_t i = 0; i < elements.size(); ++i)
+      if (!part.empty() && text_in(elements[i].find(key)) == part) matches.push_back(i);
     if (matches.size() == 1) return matches.front();
     if (matches.size() > 1)
       throw KeyPathFault(fmt::format(

@@ -200,6 +200,7 @@ struct SplitData {
   std::vector<std::int64_t> labels{};  // all 0 if there are targets or labels of tokens
   std::int64_t targets = 0;
   std::vector<std::int32_t> token_labels{};  // (n * length,)
+  TokenSequences sequences{};                // the rows of x if they are tokens
 };
 
 SplitData read_split(const path& directory, Split split, std::int32_t padding) {
@@ -227,50 +228,6 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   return data;
 }
 
-struct BothSplits {
-  SplitData train, test;
-};
-
-BothSplits read_both(const path& directory, std::int32_t padding) {
-  BothSplits splits{.train = read_split(directory, Split::train, padding),
-                    .test = read_split(directory, Split::test, padding)};
-  const auto& [train, test] = splits;
-  if (test.shape != train.shape && !(holds_tokens(test.x) && holds_tokens(train.x)))
-    reject(test.files.x, fmt::format("has shape {}; must match the training set's, {}", text_of(test.x.shape()),
-                                     text_of(train.x.shape())));
-  if (test.x.type() != train.x.type())
-    reject(test.files.x, fmt::format("has elements of type {}; must have the training set's type, {}: {}",
-                                     described_type(test.x.type()), described_type(train.x.type()),
-                                     way_to_save(test.files.x, train.x.type())));
-  if (test.targets != train.targets || test.token_labels.empty() != train.token_labels.empty())
-    reject(test.files.y,
-           fmt::format("has shape {} and elements of type '{}'; must match the training set's, {} and '{}'",
-                       text_of(test.y.shape()), test.y.type(), text_of(train.y.shape()), train.y.type()));
-  return splits;
-}
-
-DatasetSize size_of(const BothSplits& splits) {
-  const auto largest = [](const SplitData& data) { return std::ranges::max(data.labels); };
-  const std::int64_t targets = splits.train.targets;
-  return {
-      .train = std::ssize(splits.train.labels),
-      .test = std::ssize(splits.test.labels),
-      .shape = splits.train.shape,
-      .classes = targets > 0 ? 0 : std::max<std::int64_t>(2, 1 + std::max(largest(splits.train), largest(splits.test))),
-      .targets = targets,
-      .has_byte_images = splits.train.x.type() == "|u1" && splits.train.x.shape().size() > 2};
-}
-
-SampleRows rows_of(SplitData split) {
-  const auto data = std::make_shared<const SplitData>(std::move(split));
-  const bool are_bytes = data->x.type() == "|u1";
-  return {.labels = data->labels,
-          .floats = are_bytes ? nullptr : data->x.data<float>(),
-          .bytes = are_bytes ? data->x.data<std::uint8_t>() : nullptr,
-          .targets = data->targets > 0 ? data->y.data<float>() : nullptr,
-          .owner = data};
-}
-
 // Returns the sequences of x, (n, length), without padding at ends. Throws DataFault for empty rows and invalid tokens.
 TokenSequences read_rows(const SplitData& data, std::int32_t padding) {
   const path& file = data.files.x;
@@ -296,12 +253,28 @@ TokenSequences read_rows(const SplitData& data, std::int32_t padding) {
   return sequences;
 }
 
-struct BothTokens {
-  TokenSequences train, test;
+struct BothSplits {
+  SplitData train, test;
 };
 
-BothTokens tokens_of(const BothSplits& splits, std::int32_t padding) {
-  return {.train = read_rows(splits.train, padding), .test = read_rows(splits.test, padding)};
+BothSplits read_both(const path& directory, std::int32_t padding) {
+  BothSplits splits{.train = read_split(directory, Split::train, padding),
+                    .test = read_split(directory, Split::test, padding)};
+  const auto& [train, test] = splits;
+  if (test.shape != train.shape && !(holds_tokens(test.x) && holds_tokens(train.x)))
+    reject(test.files.x, fmt::format("has shape {}; must match the training set's, {}", text_of(test.x.shape()),
+                                     text_of(train.x.shape())));
+  if (test.x.type() != train.x.type())
+    reject(test.files.x, fmt::format("has elements of type {}; must have the training set's type, {}: {}",
+                                     described_type(test.x.type()), described_type(train.x.type()),
+                                     way_to_save(test.files.x, train.x.type())));
+  if (test.targets != train.targets || test.token_labels.empty() != train.token_labels.empty())
+    reject(test.files.y,
+           fmt::format("has shape {} and elements of type '{}'; must match the training set's, {} and '{}'",
+                       text_of(test.y.shape()), test.y.type(), text_of(train.y.shape()), train.y.type()));
+  if (holds_tokens(train.x))
+    for (SplitData* const data : {&splits.train, &splits.test}) data->sequences = read_rows(*data, padding);
+  return splits;
 }
 
 // Returns a note if rows begin with padding, which is removed only at the end of a row; empty if none does.
@@ -316,43 +289,54 @@ std::string note_of_padding(const path& file, const TokenSequences& rows, std::i
       file.string(), padded, rows.count(), padded == 1 ? "s" : "", padding);
 }
 
-DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const TokenMarks& marks) {
-  DatasetSize size = size_of(splits);
-  const std::int32_t largest = std::max({tokens.train.largest(), tokens.test.largest(), marks.mask, marks.padding});
-  size.shape = {.width = std::max(tokens.train.longest(), tokens.test.longest()),
-                .vocabulary = std::int64_t{largest} + 1};
-  size.shortest = std::min(tokens.train.shortest(), tokens.test.shortest());
-  if (!splits.train.token_labels.empty()) {
-    const std::int32_t last =
-        std::max(std::ranges::max(splits.train.token_labels), std::ranges::max(splits.test.token_labels));
-    size.token_classes = std::max<std::int64_t>(2, std::int64_t{last} + 1);
-    size.classes = 0;
-  }
+DatasetSize size_of(const BothSplits& splits, const TokenMarks& marks) {
+  const auto& [train, test] = splits;
+  const auto classes = [](const auto& labels, const auto& more) {
+    return std::max<std::int64_t>(2, 1 + std::int64_t{std::max(std::ranges::max(labels), std::ranges::max(more))});
+  };
+  DatasetSize size{.train = std::ssize(train.labels),
+                   .test = std::ssize(test.labels),
+                   .shape = train.shape,
+                   .classes = train.targets > 0 || !train.token_labels.empty() ? 0 : classes(train.labels, test.labels),
+                   .targets = train.targets,
+                   .has_byte_images = train.x.type() == "|u1" && train.x.shape().size() > 2};
+  if (!holds_tokens(train.x)) return size;
+  const TokenSequences &rows = train.sequences, &test_rows = test.sequences;
+  const std::int32_t largest = std::max({rows.largest(), test_rows.largest(), marks.mask, marks.padding});
+  size.shape = {.width = std::max(rows.longest(), test_rows.longest()), .vocabulary = std::int64_t{largest} + 1};
+  size.shortest = std::min(rows.shortest(), test_rows.shortest());
+  if (!train.token_labels.empty()) size.token_classes = classes(train.token_labels, test.token_labels);
   size.marks = marks;
-  for (const auto& [data, rows] : {std::pair{&splits.train, &tokens.train}, std::pair{&splits.test, &tokens.test}})
-    if (std::string note = note_of_padding(data->files.x, *rows, marks.padding); !note.empty())
+  for (const SplitData* const data : {&train, &test})
+    if (std::string note = note_of_padding(data->files.x, data->sequences, marks.padding); !note.empty())
       size.notes.push_back(std::move(note));
   return size;
 }
 
+SampleRows rows_of(SplitData split) {
+  const auto data = std::make_shared<const SplitData>(std::move(split));
+  const bool are_bytes = data->x.type() == "|u1";
+  return {.labels = data->labels,
+          .floats = are_bytes ? nullptr : data->x.data<float>(),
+          .bytes = are_bytes ? data->x.data<std::uint8_t>() : nullptr,
+          .targets = data->targets > 0 ? data->y.data<float>() : nullptr,
+          .owner = data};
+}
+
 DatasetSize size_in(const path& directory, const TokenMarks& marks) {
   const BothSplits splits = read_both(directory, marks.padding);
-  if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(splits, marks.padding), marks);
-  if (marks.padding >= 0 || marks.mask >= 0 || !marks.never_masked.empty())
+  if (!holds_tokens(splits.train.x) && (marks.padding >= 0 || marks.mask >= 0 || !marks.never_masked.empty()))
     reject(splits.train.files.x,
            "contains no tokens (int32 or int64), so padding, mask and never_masked must be left out");
-  return size_of(splits);
+  return size_of(splits, marks);
 }
 
 std::shared_ptr<const Dataset> load_from(const path& directory, const TokenMarks& marks) {
   BothSplits splits = read_both(directory, marks.padding);
-  if (!holds_tokens(splits.train.x)) {
-    const DatasetSize size = size_of(splits);
+  const DatasetSize size = size_of(splits, marks);
+  if (!holds_tokens(splits.train.x))
     return make_dataset(size, rows_of(std::move(splits.train)), rows_of(std::move(splits.test)));
-  }
-  BothTokens both = tokens_of(splits, marks.padding);
-  const DatasetSize size = size_of(splits, both, marks);
-  return make_token_dataset(size, std::move(both.train), std::move(both.test));
+  return make_token_dataset(size, std::move(splits.train.sequences), std::move(splits.test.sequences));
 }
 
 }  // namespace
