@@ -33,7 +33,7 @@ PredictedMethod simulated_and_communicated(const Run& run, const Simulation& sim
   PredictedMethod method;
   static_cast<RunName&>(method) = run;
   const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
-  method.algorithm = text_in(configuration.find("methods")->array().front().find("algorithm"));
+  method.algorithm = text_in(found_at(configuration, {"methods", "0", "algorithm"}));
   method.planned_steps = planned_steps(run);
   method.solved = run.solved;
   method.has_unshared_links = run.cluster.network->has_unshared_links();

@@ -403,11 +403,7 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
     const TomlNode& table = written->array()[i];
     const TomlNode* where = table.find("where");
     const std::string name = fmt::format("claim.{}", i);
-    if (where && !where->is_table()) {
-      of_names.add(where->place,
-                   fmt::format("{}.where = {}; must be a table of swept keys", name, inline_toml(*where)));
-      continue;
-    }
+    if (where && !require_table(*where, name + ".where", "a table of swept keys", of_names)) continue;
     if (where)
       for (const TomlNode::Member& member : where->table()) claims[i].where[member.key] = plain_text(member.value);
     names.check(claims[i], table, name);

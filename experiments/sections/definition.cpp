@@ -427,10 +427,9 @@ std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultL
   if (!methods || !methods->is_array_of_tables()) return tables;
   for (const TomlNode& method : methods->array()) {
     const TomlNode* own = method.find("training");
-    if (own && !own->is_table())
-      faults.add(own->place, fmt::format("methods.{}.training = {}; must be a table, [methods.training]", tables.size(),
-                                         inline_toml(*own)));
-    tables.push_back(own && own->is_table() && !own->table().empty() ? own : nullptr);
+    const std::string name = fmt::format("methods.{}.training", tables.size());
+    const bool is_table = own && require_table(*own, name, "a table, [methods.training]", faults);
+    tables.push_back(is_table && !own->table().empty() ? own : nullptr);
   }
   return tables;
 }
@@ -511,7 +510,7 @@ void resolve_common_phase(Reading& reading) {
 }
 
 // Returns the resolved [training.common] of `reading`.
-const TomlNode& common_table(const Reading& reading) { return *reading.resolved.find("training")->find("common"); }
+const TomlNode& common_table(const Reading& reading) { return *found_at(reading.resolved, {"training", "common"}); }
 
 // Returns why the method's training cannot start from the model of its common phase; empty if it can.
 std::string misfit(const Reading& own, const std::string& method) {
@@ -530,9 +529,8 @@ std::string misfit(const Reading& own, const std::string& method) {
 
 // Returns the position of the method's own [methods.training.common] or, if it is missing, of [training.common].
 SourcePlace place_of_common_phase(const TomlNode& written, std::size_t method) {
-  const TomlNode* training = written.find("methods")->array()[method].find("training");
-  const TomlNode* common = training && training->is_table() ? training->find("common") : nullptr;
-  return (common ? common : written.find("training")->find("common"))->place;
+  const TomlNode* const own = found_at(written, {"methods", std::to_string(method), "training", "common"});
+  return (own ? own : found_at(written, {"training", "common"}))->place;
 }
 
 // Checks that each method's model fits the model of the phase from which it starts.
@@ -605,11 +603,10 @@ Run make_run(const Reading& reading) {
   const Method& method = reading.definition.methods.front();
   const Definition& definition = reading.definition.of(method);
   const TomlNode resolved = resolved_for_method(reading);
-  const TomlNode* own_training = resolved.find("methods")->array().front().find("training");
   Run run;
   run.experiment = definition.name;
   run.method = method.label;
-  if (own_training)
+  if (const TomlNode* const own_training = found_at(resolved, {"methods", "0", "training"}))
     run.own_training = shown_differences(*own_training, *resolved.find("training"), definition.training.objective);
   run.seed = definition.seeds.front();
   run.resolved_toml = write_toml(resolved);
@@ -737,6 +734,11 @@ std::string fingerprint_of(const Reading& reading) {
 
 void throw_if_any(const FaultList& faults) {
   if (!faults.empty()) throw ConfigurationFault(faults.report());
+}
+
+bool require_table(const TomlNode& value, const std::string& name, std::string_view wanted, FaultList& faults) {
+  if (!value.is_table()) faults.add(value.place, fmt::format("{} = {}; must be {}", name, inline_toml(value), wanted));
+  return value.is_table();
 }
 
 Run plan_run(TomlNode document, const std::string& file, const LoadOptions& options) {

@@ -242,6 +242,9 @@ Run plan_run(TomlNode document, const std::string& file, const LoadOptions& opti
 
 void throw_if_any(const FaultList& faults);
 
+// Whether the value of the key `name` is a table. If it is not, adds a fault that asks for `wanted`.
+bool require_table(const TomlNode& value, const std::string& name, std::string_view wanted, FaultList& faults);
+
 // Extends a message about a missing key if a table of a variant, profile or method replaced the table that contained
 // it. `document`: has the faults. `before`: the document before variants, and before profiles.
 void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::initializer_list<const TomlNode*> before);

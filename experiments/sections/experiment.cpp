@@ -131,8 +131,7 @@ std::string lines_without(const std::string& text, const std::string& other) {
 
 // Checks that at least one method has a server if the file contains [network.server].
 void check_server_link(const TomlNode& root, const std::vector<Reading>& readings, FaultList& faults) {
-  const TomlNode* const network = root.find("network");
-  const TomlNode* const server = network && network->is_table() ? network->find("server") : nullptr;
+  const TomlNode* const server = found_at(root, {"network", "server"});
   const auto has_server = [](const Method& method) { return method.algorithm->traits().servers > 0; };
   if (!server || std::ranges::any_of(readings, [&](const Reading& reading) {
         return std::ranges::any_of(reading.definition.methods, has_server);

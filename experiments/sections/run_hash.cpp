@@ -58,18 +58,12 @@ struct ResultsChange {
 };
 
 // Returns the run's only method; null in a document without methods.
-const TomlNode* method_of(const TomlNode& resolved) {
-  const TomlNode* const methods = resolved.find("methods");
-  return methods && methods->is_array() && !methods->array().empty() ? &methods->array().front() : nullptr;
-}
+const TomlNode* method_of(const TomlNode& resolved) { return found_at(resolved, {"methods", "0"}); }
 
 // Returns the value of a key in [methods.training] or, if it is absent there, in [training]; null if it is in neither.
-const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
-  const TomlNode* const method = method_of(resolved);
-  const TomlNode* const own = method ? method->find("training") : nullptr;
-  if (const TomlNode* const found = own ? own->find(key) : nullptr) return found;
-  const TomlNode* const training = resolved.find("training");
-  return training ? training->find(key) : nullptr;
+const TomlNode* training_key(const TomlNode& resolved, const std::string& key) {
+  const TomlNode* const own = found_at(resolved, {"methods", "0", "training", key});
+  return own ? own : found_at(resolved, {"training", key});
 }
 
 bool has_a_model(const TomlNode& resolved) { return text_in(training_key(resolved, "model")) != "none"; }

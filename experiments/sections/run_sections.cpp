@@ -17,6 +17,14 @@ namespace {
 constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
 constexpr int most_micro_batches = 1 << 24;
 
+// Reads a list of at least one worker. `most_rank`: the highest rank.
+std::vector<std::int64_t> read_workers(Settings& table, const Key& key, int most_rank) {
+  const std::size_t faults = table.faults_so_far();
+  std::vector<std::int64_t> ranks = table.integers(key, 0, Stated(most_rank, "cluster.workers - 1"));
+  if (ranks.empty() && table.faults_so_far() == faults) table.fault("workers", "must name at least one worker");
+  return ranks;
+}
+
 // Returns one factor per worker; empty if all workers are equally fast. `known`: whether the number of workers is
 // known.
 std::vector<double> read_worker_factors(Settings& cluster, int workers, bool known) {
@@ -118,10 +126,8 @@ std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bo
   std::vector<std::optional<Step>> data_of;
   for (Settings& leaving :
        cluster.sections({"leave", "Workers whose data end early (not for methods with collectives of all workers)."})) {
-    const std::size_t faults = leaving.faults_so_far();
-    const auto ranks = leaving.integers({"workers", "The workers that leave the run."}, 0,
-                                        Stated(known ? workers - 1 : most_workers, "cluster.workers - 1"));
-    if (ranks.empty() && leaving.faults_so_far() == faults) leaving.fault("workers", "must name at least one worker");
+    const auto ranks =
+        read_workers(leaving, {"workers", "The workers that leave the run."}, known ? workers - 1 : most_workers);
     const Step steps = leaving.integer(
         {"after_steps", "The number of their own steps after which they leave.", "steps"}, 0, most_steps);
     if (!known) continue;
@@ -325,14 +331,9 @@ OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
   const std::size_t faults_before = table.faults_so_far();
   const OutageForm form = form_of(table);
   const bool random = form == OutageForm::random;
-  if (form == OutageForm::scheduled || table.has("workers")) {
-    const std::size_t faults = table.faults_so_far();
-    for (const std::int64_t rank : table.integers({"workers", "The workers that are down.", "", "all"}, 0,
-                                                  Stated(most_rank, "cluster.workers - 1")))
+  if (form == OutageForm::scheduled || table.has("workers"))
+    for (const auto rank : read_workers(table, {"workers", "The workers that are down.", "", "all"}, most_rank))
       entry.workers.emplace_back(static_cast<int>(rank));
-    if (entry.workers.empty() && table.faults_so_far() == faults)
-      table.fault("workers", "must name at least one worker");
-  }
   if (form == OutageForm::recorded) {
     const bool is_all = entry.workers.empty();
     const int all = most_rank == std::numeric_limits<int>::max() ? 0 : most_rank + 1;
@@ -523,11 +524,9 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
   plan.target_accuracy = evaluation.optional_number(
       {"target_accuracy", "The accuracy to reach for \"time to target\", as a fraction.", "", "no target"},
       {.low = 0, .high = 1, .low_open = true});
-  if (plan.target_accuracy) {
-    if (!training.plan.time_only && training.objective.load && !training.objective.has_accuracy) {
-      evaluation.fault("target_accuracy", "must be left out: this model has no accuracy");
-    }
-  }
+  const bool lacks_accuracy = training.objective.load && !training.objective.has_accuracy;
+  if (plan.target_accuracy && !training.plan.time_only && lacks_accuracy)
+    evaluation.fault("target_accuracy", "must be left out: this model has no accuracy");
   plan.target_loss = evaluation.optional_number(
       {"target_loss", "The loss to reach for \"time to target\".", "", "no target"}, Range::any());
   if (!plan.target_accuracy && !plan.target_loss) return plan;

@@ -29,12 +29,8 @@ TomlNode text(std::string value) { return {std::move(value), {}}; }
 bool check_method(const TomlNode& common, FaultList& faults) {
   const TomlNode* method = common.find("method");
   if (!method) return true;
-  if (!method->is_table()) {
-    faults.add(method->place, fmt::format("training.common.method = {}; must be a table, such as "
-                                          "{{ algorithm = \"dropcompute\", threshold_s = 0.2 }}",
-                                          inline_toml(*method)));
-    return false;
-  }
+  const char* const example = "a table, such as { algorithm = \"dropcompute\", threshold_s = 0.2 }";
+  if (!require_table(*method, "training.common.method", example, faults)) return false;
   for (const char* const key : {"label", "training"})
     if (const TomlNode* own = method->find(key))
       faults.add(own->place, fmt::format("training.common.method.{}; must be left out: {}", key,
@@ -631,13 +627,8 @@ constexpr std::int64_t most_start_steps = 1'000'000'000'000;
 }  // namespace
 
 const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
-  const TomlNode* training = written.find("training");
-  const TomlNode* common = training ? training->find("common") : nullptr;
-  if (!common) return nullptr;
-  if (!common->is_table()) {
-    faults.add(common->place, fmt::format("training.common = {}; must be a table", inline_toml(*common)));
-    return nullptr;
-  }
+  const TomlNode* common = found_at(written, {"training", "common"});
+  if (!common || !require_table(*common, "training.common", "a table", faults)) return nullptr;
   if (const TomlNode* own = common->find("common"))
     faults.add(own->place, "training.common.common; must be left out: a common phase has no common phase");
   const TomlNode* takes = common->find("takes");
@@ -645,8 +636,8 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
     faults.add(takes->place,
                fmt::format("training.common.takes = {}; must be one of \"all\", \"body\"", inline_toml(*takes)));
   for (const char* const tables : described_tables)
-    if (const TomlNode* own = common->find(tables); own && !own->is_table())
-      faults.add(own->place, fmt::format("training.common.{} = {}; must be a table", tables, inline_toml(*own)));
+    if (const TomlNode* own = common->find(tables))
+      require_table(*own, fmt::format("training.common.{}", tables), "a table", faults);
   const bool has_method = check_method(*common, faults);
   const TomlNode *steps = common->find("steps"), *epochs = common->find("epochs");
   if (steps && epochs)

@@ -32,14 +32,10 @@ std::vector<Patch> patches_to(const std::vector<VariedKey>& axes, const Setting&
 // Sets a trial's target on the validation split if there is one, because settings must be judged by held-out samples.
 // The runs after tuning keep the target in the file, which may be on the test set.
 void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& place) {
-  const auto holds_out = [](const TomlNode* training) {
-    return training && training->is_table() && training->find("validation_samples");
-  };
-  TomlNode* evaluation = root.find("evaluation");
-  const TomlNode* methods = root.find("methods");
-  const bool is_held_out = holds_out(root.find("training")) || holds_out(methods->array()[method].find("training"));
-  if (!is_held_out || !evaluation || !evaluation->is_table()) return;
-  if (evaluation->find("target_accuracy") || evaluation->find("target_loss"))
+  const bool is_held_out = found_at(root, {"training", "validation_samples"}) ||
+                           found_at(root, {"methods", std::to_string(method), "training", "validation_samples"});
+  TomlNode* const evaluation = root.find("evaluation");
+  if (is_held_out && evaluation && (evaluation->find("target_accuracy") || evaluation->find("target_loss")))
     evaluation->set("target_of", place, {std::string("validation"), place});
 }
 
@@ -258,9 +254,7 @@ class TuneReader {
 
   // Reads `where`. Each of its members names an axis and one of the axis's values.
   void read_where(const TomlNode& where) {
-    if (!where.is_table())
-      return faults_.add(
-          where.place, fmt::format("tune.where = {}; must be a table of swept keys or `variant`", inline_toml(where)));
+    if (!require_table(where, "tune.where", "a table of swept keys or `variant`", faults_)) return;
     SweptNames known;
     for (const SweepAxis& axis : swept_)
       for (const SweepEntry& entry : axis.entries)
@@ -291,9 +285,7 @@ class TuneReader {
 
   // Reads [tune.trials]. Its keys must not be tuned, because the values to try would replace them.
   void read_trials(const TomlNode& trials) {
-    if (!trials.is_table())
-      return faults_.add(trials.place, fmt::format("tune.trials = {}; must be a table of keys that only trials have",
-                                                   inline_toml(trials)));
+    if (!require_table(trials, "tune.trials", "a table of keys that only trials have", faults_)) return;
     section_.trials = patches_of_runs(root_, trials, "tune.trials", "[tune.trials]", faults_);
     const auto refuse = [this](const Patch& patch, const std::string& why) {
       faults_.add(patch.place, fmt::format("tune.trials.{}; {}", patch.key, why));
@@ -457,11 +449,7 @@ std::uint64_t TuneSection::settings(std::size_t method) const {
 
 std::optional<TuneSection> read_tune(const TomlNode& root, const std::vector<SweepAxis>& swept, FaultList& faults) {
   const TomlNode* tune = root.find("tune");
-  if (!tune) return {};
-  if (!tune->is_table()) {
-    faults.add(tune->place, fmt::format("tune = {}; must be a table, [tune]", inline_toml(*tune)));
-    return {};
-  }
+  if (!tune || !require_table(*tune, "tune", "a table, [tune]", faults)) return {};
   return TuneReader(root, swept, faults).read(*tune);
 }
 

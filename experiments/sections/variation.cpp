@@ -432,11 +432,7 @@ bool sweeps_nothing(const TomlNode& table) {
 // that the command line sets.
 SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   const TomlNode* sweep = root.find("sweep");
-  if (!sweep) return {};
-  if (!sweep->is_table()) {
-    faults.add(sweep->place, fmt::format("sweep = {}; must be a table, [sweep]", inline_toml(*sweep)));
-    return {};
-  }
+  if (!sweep || !require_table(*sweep, "sweep", "a table, [sweep]", faults)) return {};
   if (sweeps_nothing(*sweep)) {
     faults.add(sweep->place, "sweep; must contain a key with its values, such as \"cluster.workers\" = [2, 4]");
     return {};
@@ -680,10 +676,10 @@ ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned) {
 }
 
 std::string solved_note(const TomlNode& method) {
-  const TomlNode* period = method.find("period");
-  const TomlNode* told = period ? period->find(solved_for) : nullptr;
-  const TomlNode *rounds = told ? told->find("rounds") : nullptr, *found = told ? told->find("found") : nullptr;
+  const TomlNode* const rounds = found_at(method, {"period", solved_for, "rounds"});
+  const TomlNode* const found = found_at(method, {"period", solved_for, "found"});
   if (!rounds || !found) return "";
+  const TomlNode* const period = method.find("period");
   const char* const key = solved_key(*period);
   const auto asked = std::get<std::int64_t>(rounds->value), made = std::get<std::int64_t>(found->value);
   std::string note =
@@ -752,18 +748,12 @@ void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultLis
   const TomlNode* written = root.find("profiles");
   const TomlNode profiles = written ? *written : TomlNode{};
   root.erase("profiles");
-  if (!profiles.is_table()) {
-    faults.add(profiles.place, fmt::format("profiles = {}; must be tables, [profiles.NAME]", inline_toml(profiles)));
-    return;
-  }
+  if (!require_table(profiles, "profiles", "tables, [profiles.NAME]", faults)) return;
   std::vector<std::string> known;
   for (const TomlNode::Member& member : profiles.table()) {
     known.push_back(member.key);
     const std::string name = fmt::format("profiles.{}", member.key);
-    if (!member.value.is_table()) {
-      faults.add(member.value.place, fmt::format("{} = {}; must be a table", name, inline_toml(member.value)));
-      continue;
-    }
+    if (!require_table(member.value, name, "a table", faults)) continue;
     check_keys(member.value, name, faults);
     patches_of(root, member.value, name, "", faults);  // reports faults even of profiles that are not requested
   }
