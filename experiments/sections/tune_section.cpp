@@ -79,6 +79,10 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
   const auto all_have = [&methods](const char* measure) {
     return std::ranges::all_of(methods, [&](const Definition& one) { return why_not_measured(measure, one).empty(); });
   };
+  const auto fault = [&](const std::string& text) -> std::string {
+    faults.add(tune.place, text);
+    return {};
+  };
   if (!tune.measure.empty()) {
     std::vector<std::string> known;
     for (const Measure& measure : measures()) known.emplace_back(measure.name);
@@ -86,22 +90,16 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
     if (!measure_named(tune.measure)) why = must_be_one_of(tune.measure, known);
     for (const Definition& one : methods)
       if (why.empty()) why = why_not_judged_by(tune.measure, one);
-    if (why.empty()) return tune.measure;
-    faults.add(tune.place, fmt::format("tune.measure = \"{}\"; {}", tune.measure, why));
-    return {};
+    return why.empty() ? tune.measure : fault(fmt::format("tune.measure = \"{}\"; {}", tune.measure, why));
   }
-  if (!all_have("final_train_loss")) {
-    faults.add(tune.place, "tune.measure is missing; must be set if no model is trained, for example to step_time_s");
-    return {};
-  }
+  if (!all_have("final_train_loss"))
+    return fault("tune.measure is missing; must be set if no model is trained, for example to step_time_s");
   if (std::ranges::all_of(methods, [](const Definition& one) { return one.training.objective.is_formula(); }))
     return "final_test_loss";
-  if (!all_have("final_validation_loss")) {
-    faults.add(tune.place,
-               "tune; uses the validation split: set training.validation_samples, or a `measure` that does not need "
-               "the split");
-    return {};
-  }
+  if (!all_have("final_validation_loss"))
+    return fault(
+        "tune; uses the validation split: set training.validation_samples, or a `measure` that does not need the "
+        "split");
   return all_have("final_validation_accuracy") ? "final_validation_accuracy" : "final_validation_loss";
 }
 
@@ -126,12 +124,9 @@ class Groups {
 
  private:
   std::vector<PointName> name_of(std::size_t point, std::size_t method) const {
-    std::vector<PointName> names;
-    for (std::size_t axis = 0; axis < all_.axes.size(); ++axis) {
-      if (tune_.fixed.contains(axis)) continue;
-      for (PointName& name : describe_point({all_.axes[axis]}, {all_.points[point][axis]}, method))
-        names.push_back(std::move(name));
-    }
+    std::vector<PointName> names = describe_point(all_.axes, all_.points[point], method);
+    for (const auto& [axis, entry] : tune_.fixed)
+      for (const SweepEntry::Name& fixed : all_.axes[axis].entries[entry].names) std::erase(names, fixed.name);
     return names;
   }
 
@@ -203,6 +198,9 @@ void read_own_keys(Settings& table, TuneSection& section) {
       {"trials", "Keys that only trials have, such as a shorter budget; written as in [[variants]]."});
 }
 
+// Whether one of the paths leads into the other.
+bool overlap(const Path& a, const Path& b) { return begins_with(a, b) || begins_with(b, a); }
+
 class TuneReader {
  public:
   TuneReader(const TomlNode& root, const std::vector<SweepAxis>& swept, FaultList& faults)
@@ -273,14 +271,13 @@ class TuneReader {
   void read_keys(const TomlNode& tune) {
     for (VariedKey& key : read_varied_keys(
              root_, tune, "tune", is_own_key, [this](const VariedKey& one) { check(one); }, faults_)) {
-      const bool is_of_method = key.path.front() == "methods";
       if (is_set_by_command_line(root_, key.path))
         left_out_ = true;
-      else if (is_of_method)
-        own_.emplace_back(std::stoul(key.path[1]), std::move(key));
       else
-        common_.push_back(std::move(key));
+        keys_.push_back(std::move(key));
     }
+    std::stable_partition(keys_.begin(), keys_.end(),
+                          [](const VariedKey& key) { return key.path.front() == "training"; });
   }
 
   // Reads [tune.trials]. Its keys must not be tuned, because the values to try would replace them.
@@ -292,16 +289,11 @@ class TuneReader {
     };
     for (const Patch& patch : section_.trials) {
       const Path& path = patch.path;
-      const auto is_same = [&path](const VariedKey& axis) {
-        return begins_with(axis.path, path) || begins_with(path, axis.path);
-      };
-      const auto tuned = std::ranges::find_if(common_, is_same);
-      const auto own = std::ranges::find_if(own_, is_same, &std::pair<std::size_t, VariedKey>::second);
+      const auto tuned = std::ranges::find_if(keys_, [&](const VariedKey& key) { return overlap(key.path, path); });
       if (path.front() == "methods" && (path.size() < 3 || path[2] == "label" || path[2] == "algorithm"))
         refuse(patch, "must not be changed in trials: it identifies the methods");
-      else if (tuned != common_.end() || own != own_.end())
-        refuse(patch, fmt::format("must not be changed in trials: \"{}\" is tuned",
-                                  tuned != common_.end() ? tuned->key : own->second.key));
+      else if (tuned != keys_.end())
+        refuse(patch, fmt::format("must not be changed in trials: \"{}\" is tuned", tuned->key));
     }
   }
 
@@ -320,7 +312,7 @@ class TuneReader {
     for (const SweepAxis& varies : swept_)
       for (const SweepEntry& entry : varies.entries)
         for (const Patch& patch : entry.patches) {
-          if (!begins_with(path, patch.path) && !begins_with(patch.path, path)) continue;
+          if (!overlap(path, patch.path)) continue;
           if (patch.place.source == command_line_source) return true;
           faults_.add(axis.place,
                       fmt::format("tune.\"{}\"; must not be tuned: the sweep or variants set it (\"{}\")", axis.key,
@@ -333,25 +325,22 @@ class TuneReader {
   // Sets each method's axes: tuned keys of [training], unless the method overrides them, and the method's own tuned
   // keys.
   void join() {
-    const auto add_unless_swept = [&](std::size_t method, VariedKey axis, const Path& written) {
-      if (is_swept(axis, written) || is_swept(axis, axis.path))
-        left_out_ = true;
-      else
-        section_.axes[method].push_back(std::move(axis));
-    };
-    for (std::size_t method = 0; method < section_.axes.size(); ++method) {
-      for (const VariedKey& axis : common_) {
-        VariedKey of_method = axis;
-        of_method.path.insert(of_method.path.begin(), {"methods", std::to_string(method)});
-        const bool has_own = std::ranges::any_of(own_, [&](const auto& own) {
-          const Path& path = own.second.path;
-          return own.first == method && (begins_with(path, of_method.path) || begins_with(of_method.path, path));
-        });
-        if (!has_own) add_unless_swept(method, std::move(of_method), axis.path);
+    for (std::size_t method = 0; method < section_.axes.size(); ++method)
+      for (const VariedKey& key : keys_) {
+        const Path own = {"methods", std::to_string(method)};
+        VariedKey axis = key;
+        if (key.path.front() == "training") {
+          axis.path.insert(axis.path.begin(), own.begin(), own.end());
+          if (std::ranges::any_of(keys_, [&](const VariedKey& other) { return overlap(other.path, axis.path); }))
+            continue;
+        } else if (!begins_with(key.path, own)) {
+          continue;
+        }
+        if (is_swept(axis, key.path) || is_swept(axis, axis.path))
+          left_out_ = true;
+        else
+          section_.axes[method].push_back(std::move(axis));
       }
-      for (const auto& [of, axis] : own_)
-        if (of == method) add_unless_swept(method, axis, axis.path);
-    }
   }
 
   void check_seeds(const TomlNode& tune) {
@@ -388,9 +377,8 @@ class TuneReader {
   const std::vector<SweepAxis>& swept_;
   FaultList& faults_;
   TuneSection section_;
-  std::vector<VariedKey> common_;
-  std::vector<std::pair<std::size_t, VariedKey>> own_;  // by method
-  bool left_out_ = false;                               // whether a key is not tuned because the command line sets it
+  std::vector<VariedKey> keys_;  // those of [training] before those of methods
+  bool left_out_ = false;        // whether a key is not tuned because the command line sets it
 };
 
 }  // namespace
