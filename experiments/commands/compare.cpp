@@ -158,19 +158,10 @@ class Comparison {
     if (const int status = simulate(); status == exit_usage || status == exit_interrupted) return status;
     LastAct report([] { standard_error.write("interrupted; finished runs are kept\n"); });
     try {
-      return run_under_mpi_and_compare();
+      run_under_mpi_what_is_missing();
     } catch (const Interrupted&) {
       report.do_now();
       return exit_interrupted;
-    }
-  }
-
- private:
-  int run_under_mpi_and_compare() {
-    try {
-      run_under_mpi_what_is_missing();
-    } catch (const Interrupted&) {
-      throw;
     } catch (const std::exception& problem) {  // for example, there is no launcher
       standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
       return exit_usage;
@@ -183,6 +174,7 @@ class Comparison {
     return all_ran && (!options_.check || all_within(runs, options_.tolerances)) ? exit_success : exit_failure;
   }
 
+ private:
   fs::path directory(const Run& run, bool mpi) const {
     return run_directory(line_.options.results_directory, run, mpi);
   }
@@ -202,7 +194,7 @@ class Comparison {
     const auto launcher = mpi_launcher(options_.mpiexec);
     std::ptrdiff_t number = 0;
     for (std::size_t i = 0; i < runs.size(); ++i) {
-      if (interrupted()) throw Interrupted();
+      throw_if_interrupted();
       if (!is_to_do(runs[i])) continue;
       if (!line_.options.quiet)
         standard_error.write(fmt::format("under MPI, {} of {}: {}, seed {}\n", ++number, to_do,

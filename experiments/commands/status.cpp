@@ -7,6 +7,7 @@
 #include <ctime>
 #include <exception>
 #include <iterator>
+#include <numeric>
 #include <system_error>
 
 #include "experiments/commands/commands.hpp"
@@ -18,12 +19,8 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-// Host times of finished runs. The keys of PastCosts are labels; the key nullopt stands for all runs together.
-struct Mean {
-  double sum_s = 0;
-  int count = 0;
-};
-using PastCosts = std::map<std::optional<std::string>, Mean>;
+// Host times of finished runs by label; the key nullopt has those of all runs.
+using PastCosts = std::map<std::optional<std::string>, std::vector<double>>;
 
 double seconds_since_written(const fs::path& file) {
   struct stat found {};
@@ -123,10 +120,8 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
     const bool is_whole = summary && damage_of(run.directory).empty();
     if (is_whole && summary->status == RunStatus::finished) {
       ++status.finished;
-      for (Mean* const mean : {&costs[run.label], &costs[std::nullopt]}) {
-        mean->sum_s += summary->host_s;
-        ++mean->count;
-      }
+      costs[run.label].push_back(summary->host_s);
+      costs[std::nullopt].push_back(summary->host_s);
       continue;
     }
     const auto lease = held.find(run.hash);
@@ -146,9 +141,9 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   status.remaining = runs.size() - status.finished - status.running.size() - status.failed.size();
   double sum_s = 0;
   for (const auto& [run, share] : left) {
-    const auto known = costs.contains(run->label) ? costs.find(run->label) : costs.find(std::nullopt);
-    if (known == costs.end()) return status;
-    sum_s += share * (known->second.sum_s / known->second.count);
+    if (costs.empty()) return status;
+    const std::vector<double>& known = costs.contains(run->label) ? costs[run->label] : costs[std::nullopt];
+    sum_s += share * (std::accumulate(known.begin(), known.end(), 0.0) / static_cast<double>(known.size()));
   }
   if (!left.empty()) status.left_s = sum_s / static_cast<double>(std::max<std::ptrdiff_t>(1, number_at_work(status)));
   return status;
