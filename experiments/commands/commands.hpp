@@ -123,8 +123,8 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use);
 // As memory_line, for the memory of a GPU; empty for the processor.
 std::string device_line(const Experiment& experiment, const MemoryUse& use);
 
-// Returns the bytes that all workers of a run send together, as far as they follow from the methods' schedules, such as
-// "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB (AdamW)". Names the other methods.
+// Returns the bytes that all workers of a run send: "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB (AdamW)". Names the
+// methods whose schedules do not determine them.
 std::string bytes_line(const Experiment& experiment);
 
 // Whether LibTorch can compute on the run's device and in its precision on this machine.
@@ -182,8 +182,8 @@ struct PredictedMethod : RunName {
   std::string compared_with{};      // the method to which S_eff refers; empty: none
 };
 
-// Returns a table with a row for each method's simulation, and a row for each formula of its paper (or the reason why
-// there is none). `width`: terminal width at which tables are split and text is folded; 0: no terminal.
+// Returns a table with a row for each method's simulation and for each formula of its paper, or the reason why there is
+// none. `width`: terminal width at which tables are split and text is folded; 0: no terminal.
 std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width = 0);
 std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods);
 
@@ -264,8 +264,8 @@ struct ExperimentStatus {
 
 // Returns the status of the file's runs. With [tune], the status of the trials comes first.
 std::vector<ExperimentStatus> status_of(const Experiment& experiment, const std::filesystem::path& results);
-// Returns the status of each experiment at or below the directory: of the runs that were shared last, and of all other
-// runs on the disk. Throws ConfigurationFault if there is no experiment.
+// Returns the status of each experiment at or below the directory. It covers the runs that were shared last, and all
+// other runs on the disk. Throws ConfigurationFault if there is no experiment.
 std::vector<ExperimentStatus> status_of_directory(const std::filesystem::path& directory);
 
 std::string status_text(const std::vector<ExperimentStatus>& experiments);
@@ -356,8 +356,8 @@ struct TokenFilesOptions {
 
 // Reads the texts. The last part of each file is for tests; with `lines` a hash decides for each line (split_of). The
 // contents depend only on the texts, the options and the order of the names. The action replaces the folder with all
-// files or none. Throws Interrupted. Throws ConfigurationFault if the folder contains other files or cannot be
-// written, which is checked first, if a file is not a text in UTF-8, or if a split is empty.
+// files or none. Throws Interrupted. Throws ConfigurationFault if a file is not a text in UTF-8, a split is empty, or
+// the folder contains other files or cannot be written. The folder is checked first.
 Action prepare_token_files(const TokenFilesOptions& options);
 
 // --only: keeps the runs with one of the names, which are methods, variants, or beginnings of hashes. Of each kind that

@@ -217,8 +217,7 @@ bool is_called(const KeyDescription& key, std::string_view name) {
   return key.path == name || key.path.ends_with(fmt::format(".{}", name));
 }
 
-// Returns the keys whose whole name or last part is `name`, the keys of tables of that name, and the keys that accept
-// `name` as a value.
+// Returns the keys that are called `name`, the keys of tables of that name, and the keys that accept it as a value.
 std::string listing_of_key(std::string_view name) {
   std::string result;
   const std::vector<KeyDescription>& keys = keys_of_file();
@@ -360,8 +359,7 @@ std::string plain_section(const std::vector<KeyDescription>& keys, const std::st
   return (table.empty() ? "\n## Above all tables\n\n" : heading(keys, table)) + columns + rows;
 }
 
-// Returns the section of a table whose keys depend on a name: first the keys that the table always has, then the keys
-// that each name adds.
+// Returns the section of a table whose keys depend on a name: the keys that it always has, then those of each name.
 std::string section_by_names(const std::vector<KeyDescription>& keys, const NameGroup& group) {
   const std::string table = group.prefix.substr(0, group.prefix.size() - 1);
   const auto depends_on_name = [&](const KeyDescription& key) {

@@ -118,8 +118,8 @@ void find_serial_time(const fs::path& file, const std::vector<Step>& whole, Reco
   recorded.serial_s = std::max(sum_s / static_cast<double>(whole.size()) - mean_times(recorded.view()).first, 0.0);
 }
 
-// Reads the recorded times. T^c is the time of a step in steps.csv minus the time of the slowest worker's micro-batches
-// in it, averaged over complete steps, as in DropCompute's reference code. It is at least 0.
+// Reads the recorded times. T^c is a step's time in steps.csv minus the time of its slowest worker's micro-batches, as
+// in DropCompute's reference code. It is a mean over complete steps, and at least 0.
 RecordedTimes read(const fs::path& source) {
   std::error_code ignored;
   const EmbeddedFile* const recording = recording_named(source.string());

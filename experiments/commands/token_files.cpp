@@ -74,8 +74,8 @@ std::vector<path> files_in(const std::string& folder, std::vector<std::string>& 
   return files;
 }
 
-// The texts that a command names, in memory. A file of a folder is left out if it is not a text in UTF-8; such a file
-// that is named itself is a fault.
+// The texts that a command names, in memory. Folders may contain other files than texts in UTF-8, which are left out.
+// If the command names such a file, that is a fault.
 struct Texts {
   std::vector<std::string> all{};
   std::vector<path> left_out{};
@@ -103,8 +103,8 @@ Texts read_texts(const std::vector<std::string>& names) {
   return texts;
 }
 
-// Calls `visit` with the training part and the test part of each text, of which one may be empty. Without `lines` the
-// test part begins after a blank or the end of a line, so that it does not begin inside a word or a character.
+// Calls `visit` with the training part and the test part of each text, of which one may be empty. A text is divided
+// after a blank or the end of a line, so that no word or character is cut. With `lines` each line is a text.
 void for_each_text(const Texts& texts, const TokenFilesOptions& options,
                    const std::function<void(std::string_view train, std::string_view test)>& visit) {
   for (std::string_view text : texts.all) {

@@ -149,13 +149,6 @@ void check_effect(Settings& table, const Claim& claim) {
     table.fault("measure", "is the time or steps to another method's loss: name that method with `against`");
 }
 
-// Returns a list for users: "none", "above" or "above, below and margin".
-std::string listed(const std::vector<std::string>& names) {
-  if (names.empty()) return "none";
-  const auto before = fmt::format("{}", fmt::join(std::span(names).first(names.size() - 1), ", "));
-  return before.empty() ? names.back() : fmt::format("{} and {}", before, names.back());
-}
-
 void check_criterion(Settings& table, const Claim& claim) {
   const Criterion& criterion = claim.criterion;
   std::vector<std::string> given;
@@ -169,8 +162,8 @@ void check_criterion(Settings& table, const Claim& claim) {
     return;
   }
   if (given.size() != 1)
-    table.fault(
-        "", fmt::format("must have exactly one criterion of above, below, within and margin; found {}", listed(given)));
+    table.fault("", fmt::format("must have exactly one criterion of above, below, within and margin; found {}",
+                                given.empty() ? "none" : fmt::format("{}", fmt::join(given, " and "))));
   else if (criterion.margin && (claim.effect == Effect::best || (claim.effect == Effect::value && claim.over.empty())))
     table.fault("margin", "applies to a difference: name the other method with `against`");
 }
@@ -260,10 +253,8 @@ bool is_of_command_line(const TomlNode& root, const std::string& key) {
   } catch (const KeyPathFault&) {
     return false;  // not a key
   }
-  const TomlNode* const sweep = root.find("sweep");
-  return sweep && sweep->is_table() && std::ranges::any_of(sweep->table(), [&](const TomlNode::Member& member) {
-           return member.key == key && member.place.source == command_line_source;
-         });
+  const TomlNode* const swept = found_at(root, {"sweep", key});
+  return swept && swept->place.source == command_line_source;
 }
 
 constexpr const char* or_several = "; for all points use everywhere = true, for a slope use `over`";

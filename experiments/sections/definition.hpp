@@ -101,8 +101,8 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults);
 // keys replace those of [training], [models.*] and [datasets.*]. The phase's length is the budget.
 TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common, FaultList& faults);
 
-// Returns the resolved table [training.common]: the keys in which the phase's resolved experiment `alone` differs from
-// the resolved file `all`, together with the length and `takes` of `written`.
+// Returns the resolved table [training.common]: the keys in which the resolved phase `alone` differs from the resolved
+// file `all`, and the length and `takes` of `written`.
 TomlNode resolved_common_phase(const TomlNode& written, const TomlNode& all, const TomlNode& alone);
 
 // Whether methods start with only the body of the phase's model, and initialise their own heads.

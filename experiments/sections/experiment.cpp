@@ -171,8 +171,8 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   if (root.find("tune") && !tune && faults.empty()) root.erase("tune");  // the command line sets all tuned keys
   check_number_of_runs(root, axes, tune, seeds, options.most_runs);
 
-  // Reads every sweep point with all methods before any single run, so that all faults are reported together and with
-  // the methods' positions in the file.
+  // Reads every sweep point with all methods before any single run. So all faults are reported together, with the
+  // methods' positions in the file.
   const std::vector<SweepPoint> points = sweep_points(axes);
   std::vector<TomlNode> documents;
   std::vector<Reading> readings;

@@ -141,9 +141,9 @@ std::string configuration_hash(TomlNode resolved);
 // Returns 16 hexadecimal digits for a set of hashes, independent of their order.
 std::string digest_of_hashes(std::vector<std::string> hashes);
 
-// Returns the version of the results of a run: the version of the newest program change that altered what a run with
-// this resolved configuration computes. So a program change alters the hashes of affected runs only, and all other
-// results remain valid. At least `first_selective_results_version`, at most `results_version`.
+// Returns the version of the newest program change that altered what a run with this resolved configuration computes.
+// So a program change alters the hashes of affected runs only, and all other results remain valid. At least
+// `first_selective_results_version`, at most `results_version`.
 int results_version_of(const TomlNode& resolved);
 
 }  // namespace syncopate

@@ -105,8 +105,8 @@ bool says(const TomlNode& node, std::string_view key, std::string_view word) {
 }
 
 // The change: each moment has its own step count for bias correction. Before, one count served both moments. It went on
-// counting after one of them had been reset or lost with a worker's state, and each worker kept its own count when
-// moments were averaged over workers.
+// after one of them had been reset or lost with a worker's state. Averaging moments over workers left each worker's
+// count.
 bool corrects_bias_otherwise(const TomlNode& resolved) {
   const auto names = {"adam", "adamw", "lamb", "lans", "rmsprop"};
   if (std::ranges::none_of(names, [&](const char* name) { return says(resolved, "name", name); })) return false;

@@ -67,8 +67,8 @@ void check_length(Settings& delay, const DelayProcess& process) {
     delay.fault("kind", fmt::format("must have a mean of at most {:g} s; found {:g} s", longest_delay, mean_s));
 }
 
-// Checks that the mean is finite. (The slowest worker's time has a finite mean exactly if each worker's time has one,
-// because a maximum of positive times is at most their sum.)
+// Checks that the mean is finite. (Then the slowest worker's time has a finite mean, too: a maximum of positive times
+// is at most their sum.)
 void check_mean(Settings& delay, const DelayProcess& process) {
   if (std::isfinite(process.mean_s())) return;
   const char* const key = delay.has("shape") ? "shape" : "kind";

@@ -361,7 +361,7 @@ TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
   EXPECT_THAT(faults_of(open), HasSubstr("claim.0; must have exactly one criterion of above, below, within and "
                                          "margin; found none"));
   const std::string three = faults_of(open + "above = 1\nbelow = 2\nmargin = 3\n");
-  EXPECT_THAT(three, EndsWith("found above, below and margin"));
+  EXPECT_THAT(three, EndsWith("found above and below and margin"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nabove = 1\nmargin = 1\n"),
               AllOf(EndsWith("found above and margin"), Not(HasSubstr("\n"))))
       << "several criteria are one fault";
