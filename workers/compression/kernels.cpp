@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/vector_clones.hpp"
 
 #if defined(__SSE2__)
@@ -79,11 +80,6 @@ void add_four_to_four(float* __restrict p, float* __restrict q, float* __restric
     r[i] += (f[8] * u + f[9] * v) + (f[10] * w + f[11] * x);
     s[i] += (f[12] * u + f[13] * v) + (f[14] * w + f[15] * x);
   }
-}
-
-SYNCOPATE_VECTOR_CLONES
-void add_one(float* __restrict out, float factor, const float* __restrict in, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) out[i] += factor * in[i];
 }
 
 enum class Bit { is_minus, is_below_zero };
@@ -235,7 +231,7 @@ void write_right(const LowRank& shape, const float* matrix, const float* left, f
   std::fill_n(right, r * m, 0.0f);
   std::size_t end = n;
   for (; end % at_once != 0; --end)
-    for (std::size_t c = 0; c < r; ++c) add_one(right + c * m, left[(end - 1) * r + c], matrix + (end - 1) * m, m);
+    for (std::size_t c = 0; c < r; ++c) add_scaled(right + c * m, left[(end - 1) * r + c], matrix + (end - 1) * m, m);
   for (; end > 0; end -= at_once) {
     const std::size_t i = end - at_once;
     const float* const row = matrix + i * m;
@@ -272,7 +268,7 @@ void add_product(const LowRank& shape, float factor, const float* left, const fl
                                factor * of_row[c + 3]};
       add_four(row, factors, right + c * m, right + (c + 1) * m, right + (c + 2) * m, right + (c + 3) * m, m);
     }
-    for (; c < r; ++c) add_one(row, factor * of_row[c], right + c * m, m);
+    for (; c < r; ++c) add_scaled(row, factor * of_row[c], right + c * m, m);
   }
 }
 

@@ -66,12 +66,6 @@ std::vector<float> cosines(std::size_t n) {
   return matrix;
 }
 
-// out += factor x row
-SYNCOPATE_VECTOR_CLONES
-void add_row(const float* __restrict row, float factor, std::size_t size, float* __restrict out) {
-  for (std::size_t i = 0; i < size; ++i) out[i] += factor * row[i];
-}
-
 // Some columns of a product, from `first` on. Sums stay in registers and are added in the order of k.
 template <std::size_t count>
 [[gnu::always_inline]] inline void product_columns(const float* __restrict left, const float* __restrict right,
@@ -188,7 +182,7 @@ class TiledTopK : public Compressor {
       for (std::size_t i = 0; i < tensor.a; ++i)
         for (std::size_t k = 0; k < tensor.b; ++k)
           if (const float value = tile[i * tensor.b + k]; value != 0)
-            add_row(right.data() + k * tensor.b, value, tensor.b, half.data() + i * tensor.b);
+            add_scaled(half.data() + i * tensor.b, value, right.data() + k * tensor.b, tensor.b);
     }
     product(left.data(), half.data(), tensor.a, tensor.a, tensor.b, out);
   }
@@ -235,7 +229,7 @@ class TiledTopK : public Compressor {
       if (own_.transforms)
         multiply(tensor, tensor.rows_back, std::vector(tile).data(), tensor.columns_back, tile.data(), Zeros::many);
       for (std::size_t i = 0; i < tensor.a; ++i)
-        add_row(tile.data() + i * tensor.b, -1, tensor.b, p.data() + tensor.begin(t, i));
+        add_scaled(p.data() + tensor.begin(t, i), -1.0f, tile.data() + i * tensor.b, tensor.b);
     }
   }
 

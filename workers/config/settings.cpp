@@ -631,13 +631,19 @@ bool exists_as_anything(const fs::path& place) {
   return fs::symlink_status(place, ignored).type() != fs::file_type::not_found;
 }
 
+// A question, and for each of its words the reading that has this answer and is otherwise the same.
+struct Fork {
+  Exploration::Question question;
+  std::vector<std::size_t> readings;
+};
+
 // One reading of an empty document: its answers (except the fixed ones), the questions it asked, and the keys it read.
 struct Reading {
   std::size_t parent = 0;  // index of the reading from which this one differs by one more answer
   Answers told;
   std::vector<Exploration::Question> asked;
-  std::vector<bool> keys;          // by index in descriptions_; a shorter vector has none of the later keys
-  std::vector<std::size_t> forks;  // indices in forks_: those whose usual word leads to this reading
+  std::vector<bool> keys{};   // by index in descriptions_; a shorter vector has none of the later keys
+  std::vector<Fork> forks{};  // those whose usual word leads to this reading
 
   bool has(std::size_t key) const { return key < keys.size() && keys[key]; }
   bool asks(const Exploration::Question& question) const { return std::ranges::find(asked, question) != asked.end(); }
@@ -645,12 +651,6 @@ struct Reading {
 
 // Answers with which a key is read: for each question, the words that lead to the key.
 using Way = std::map<std::string, std::set<std::string>>;
-
-// A question, and for each of its words the reading that has this answer and is otherwise the same.
-struct Fork {
-  Exploration::Question question;
-  std::vector<std::size_t> readings;
-};
 
 class Readings {
  public:
@@ -687,7 +687,7 @@ class Readings {
     SettingsDocument document(exploration);
     Settings root = document.root();
     read_(root);
-    Reading& reading = readings_.emplace_back(Reading{parent, std::move(told), exploration.asked(), {}, {}});
+    Reading& reading = readings_.emplace_back(Reading{parent, std::move(told), exploration.asked()});
     for (KeyDescription& key : document.descriptions()) {
       const std::size_t place = place_of(std::move(key));
       if (place >= reading.keys.size()) reading.keys.resize(place + 1);
@@ -717,8 +717,7 @@ class Readings {
         told[question.key] = question.words[word];
         fork.readings.push_back(word == question.usual ? index : add(index, std::move(told)));
       }
-      readings_[index].forks.push_back(forks_.size());
-      forks_.push_back(std::move(fork));
+      readings_[index].forks.push_back(std::move(fork));
     }
   }
 
@@ -732,8 +731,7 @@ class Readings {
       if (!is_first) continue;
       Way way;
       for (const auto& [question, word] : readings_[i].told) way[question].insert(word);
-      for (const std::size_t fork : readings_[i].forks)
-        narrow(way, forks_[fork], [&](const Reading& one) { return one.has(key); });
+      for (const Fork& fork : readings_[i].forks) narrow(way, fork, [&](const Reading& one) { return one.has(key); });
       narrow_to_askers(way, i);
       (way.erase(descriptions_[key].path + "?") > 0 ? where_written : always).push_back(std::move(way));
     }
@@ -767,9 +765,9 @@ class Readings {
       const Reading& parent = readings_[readings_[reading].parent];
       for (const Exploration::Question& question : parent.asked) {
         if (parent.told.contains(question.key) || !readings_[reading].told.contains(question.key)) continue;
-        for (const std::size_t fork : parent.forks)
-          if (!forks_[fork].question.key.ends_with('?'))
-            narrow(way, forks_[fork], [&](const Reading& one) { return one.asks(question); });
+        for (const Fork& fork : parent.forks)
+          if (!fork.question.key.ends_with('?'))
+            narrow(way, fork, [&](const Reading& one) { return one.asks(question); });
       }
     }
   }
@@ -802,8 +800,7 @@ class Readings {
 
   const std::function<void(Settings&)>& read_;
   const Answers& fixed_;
-  std::vector<Reading> readings_;  // each after its parent
-  std::vector<Fork> forks_;
+  std::vector<Reading> readings_;                           // each after its parent
   std::vector<KeyDescription> descriptions_;                // in the order of discovery
   std::map<std::string, std::vector<std::size_t>> places_;  // indices in descriptions_, by the key's path
 };
