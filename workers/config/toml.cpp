@@ -161,12 +161,7 @@ TomlNode convert(const toml::node& node, const std::string& source) {
     result.value = std::move(elements);
   } else {
     std::ostringstream out;
-    node.visit([&](const auto& moment) {
-      if constexpr (toml::is_date<decltype(moment)> || toml::is_time<decltype(moment)> ||
-                    toml::is_date_time<decltype(moment)>) {
-        out << moment.get();
-      }
-    });
+    out << toml::node_view(node);
     result.value = TomlNode::Moment{out.str()};
   }
   return result;
@@ -209,9 +204,8 @@ std::string basic_string_literal(std::string_view text) {
 // Returns the shortest decimal that reads back as the same number, with ".0" if it would look like an integer.
 std::string number(double value) {
   if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   std::string digits = fmt::format("{}", value);
-  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+  if (std::isfinite(value) && digits.find_first_of(".e") == std::string::npos) digits += ".0";
   return digits;
 }
 
