@@ -178,24 +178,30 @@ struct Override {
   std::string why_no_toml{};
 };
 
+// Calls is_end(character, index) for the characters outside of quotes until it returns true. Returns that index, or the
+// text's length.
+template <typename IsEnd>
+std::size_t find_outside_quotes(std::string_view text, const IsEnd& is_end) {
+  char quote = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quote) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (is_end(c, at)) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
 // Throws KeyPathFault if "=" is missing or the text is not UTF-8.
 Override parse_override(std::string_view text) {
   if (const std::size_t valid = utf8_until(text); valid < text.size())  // a record of it could not be read back
     throw KeyPathFault(
         fmt::format("must be UTF-8, but its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
-  // The value starts at the first "=" outside quotes.
-  char quote = 0;
-  std::size_t equals = 0;
-  for (; equals < text.size(); ++equals) {
-    const char c = text[equals];
-    if (quote) {
-      if (c == quote) quote = 0;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else if (c == '=') {
-      break;
-    }
-  }
+  const std::size_t equals = find_outside_quotes(text, [](char c, std::size_t) { return c == '='; });
   if (equals >= text.size()) throw KeyPathFault("an override must be key=value");
   const auto trimmed = [](std::string_view part) {
     while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
@@ -225,22 +231,15 @@ std::vector<std::string_view> parts_of(std::string_view text) {
   std::vector<std::string_view> parts;
   std::size_t begin = 0;
   int depth = 0;
-  char quote = 0;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (quote) {
-      if (c == quote) quote = 0;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else if (c == '[' || c == '{') {
-      ++depth;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    } else if (c == ',' && depth == 0) {
+  find_outside_quotes(text, [&](char c, std::size_t at) {
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (c == ',' && depth == 0) {
       parts.push_back(text.substr(begin, at - begin));
       begin = at + 1;
     }
-  }
+    return false;
+  });
   parts.push_back(text.substr(begin));
   return parts;
 }
