@@ -19,17 +19,17 @@ namespace syncopate {
 
 // Compressed sums of gradients.
 // - If a step drops some or all micro-batches of a worker, the worker still takes part and sends from its residual.
-//   Dropped work is lost and never enters a residual. With `dropped = "fold"` the computed part of it is added to the
-//   residual after the exchange, and is sent in later steps, at their learning rates. So, over all steps, sums of sent
-//   values + residuals at the end = gradients that counted + gradients that were folded in.
+//   Dropped work is lost and never enters a residual. With `dropped = "fold"` its computed part is added to the residual
+//   after the exchange. Later steps send it, at their learning rates. So, over all steps, sums of sent values +
+//   residuals at the end = gradients that counted + gradients that were folded in.
 // - After an outage a worker gets the shared state (PowerSGD's factor) with the newest model.
 // - If a worker has left, a sum fails as a whole, and a sum waits for late workers. So no packet is rejected.
 // - Sums of normalisation statistics are sent with a step's last packet, after its words.
-// - With compressed moments (CompressionOptions::of_moments) a worker sends from m_i = beta1 m + (1 - beta1) g_i, where
-//   m is the shared first moment and g_i the mean of its micro-batches. The mean of the sent values becomes the new m.
-//   So the step's gradient is (mean - beta1 m) / (1 - beta1), times the total number of micro-batches.
+// - With compressed moments (CompressionOptions::of_moments) a worker compresses m_i = beta1 m + (1 - beta1) g_i.
+//   Here m is the shared first moment, and g_i the mean of the worker's micro-batches. The mean of the sent values
+//   becomes the new m. So the step's gradient is (mean - beta1 m) / (1 - beta1), times the total number of micro-batches.
 // - With estimates (EF21, CompressionOptions::estimates) worker i's estimate g_i is the sum of all that it has sent. It
-//   sends a part of gradient - g_i. The sum of the estimates, which all workers know, is the step's gradient. Nobody
+//   compresses gradient - g_i. The sum of the estimates, which all workers know, is the step's gradient. Nobody
 //   could give a worker its estimate back after an outage, so experiment files refuse outages that lose the state.
 class CompressedSum {
  public:
@@ -166,9 +166,9 @@ class CompressedAverage {
 // - Work that is cancelled or never sent does not change a residual. Work that is sent has always been computed, even
 //   if the server rejects it.
 // - A packet that a server rejects (too late, too old, not needed) is lost, with its share of the residual. With
-//   `rejected = "return"` a report with the server's next model (8 bytes, and 8 per rejected packet) names it, and the
-//   worker adds it to its residual for a later packet. So, over all messages, sums of accepted values + residuals at
-//   the end + packets in flight = gradients that were sent.
+//   `rejected = "return"` the server's next model carries a report (8 bytes, and 8 per rejected packet) that names it.
+//   The worker adds it to its residual for a later packet. So, over all messages, sums of accepted values + residuals
+//   at the end + packets in flight = gradients that were sent.
 // - After an outage a worker ignores reports about its earlier packets.
 // - Packets in flight when the run or its server ends are lost, as uncompressed messages are.
 class CompressedMessages {

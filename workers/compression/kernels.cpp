@@ -224,8 +224,8 @@ void write_left(const LowRank& shape, const float* matrix, const float* right, f
   }
 }
 
-// From the last row to the first, so that the rows at which write_left ended, and at which the next product begins, are
-// in the nearer caches.
+// Goes from the last row to the first: the rows at which write_left ended, and at which the next product begins, are in
+// the nearer caches.
 void write_right(const LowRank& shape, const float* matrix, const float* left, float* right) {
   const auto& [n, m, r] = shape;
   std::fill_n(right, r * m, 0.0f);

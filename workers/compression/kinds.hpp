@@ -30,7 +30,7 @@ struct CompressionKeys {
   void pattern();
   void residual(bool usual = true);
   void feedback();
-  // Reports a fault of the key if workers send differences to estimates, which `why` does not allow.
+  // Reports the fault `why` of the key if `is_refused` and workers send differences to estimates.
   void refuse_estimates(bool is_refused, const char* key, const char* why) const;
   void dropped();
   // Reports a fault of `key` if gradients are clipped. For kinds whose steps are along signs.

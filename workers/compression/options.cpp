@@ -11,7 +11,7 @@ namespace syncopate {
 
 namespace {
 
-// The values that a kind sends in one use, or why it cannot be used there. Both empty: this use does not know the kind.
+// The values that a kind sends in one use, or why it cannot be used there. Both empty: the use has no such kind.
 struct KindInUse {
   std::string_view sentence{};
   std::string_view why_not{};
@@ -274,8 +274,7 @@ void CompressionKeys::feedback() {
                              "round, so the progress of the last round does not estimate it");
   }
   options.feedback = table.choice(
-      {"feedback",
-       "A worker compresses its gradient plus unsent values, or minus an estimate that all it has sent adds up to."},
+      {"feedback", "A worker compresses its gradient plus unsent values, or minus the sum of all that it has sent."},
       {{"residual", Feedback::residual}, {"ef21", Feedback::estimate}}, options.feedback);
   if (!options.estimates()) return leave_out_unwritten({"feedback"});
   options.momentum =

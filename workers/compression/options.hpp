@@ -40,8 +40,8 @@ struct CompressionOptions {
   enum class Pattern { gather, two_phase };
   enum class Dropped { lost, folded };
   enum class Units { gradient, step };
-  // A worker compresses its gradient and the values that it has not sent before, or the difference between its
-  // gradient and an estimate that consists of all that it has sent (EF21).
+  // A worker compresses its gradient plus the values that it has not sent before. With estimates (EF21) it compresses
+  // its gradient minus the sum of all that it has sent.
   enum class Feedback { residual, estimate };
 
   std::string_view kind{};

@@ -23,9 +23,9 @@ namespace {
 // Differs: both factors are sent at each step, as in the paper's code; the package alternates. There are no initial
 //          steps without compression (100 in the package, 10 or 1000 in PyTorch's hook). A tensor that is sent whole
 //          leaves no residual (in PyTorch's hook: the difference from the mean). The default of `removed` is "own", as
-//          in the package. With "mean", as in the paper's code, the differences of workers' gradients from their mean
-//          stay in the residuals for ever and cancel only in the sum over workers. The first factor of a step is not
-//          made orthogonal, because it spans the same space. Columns of zeros in it are drawn at random.
+//          in the package. With "mean", as in the paper's code, the differences between workers' gradients and their
+//          mean stay in the residuals. They cancel only in the sum over workers. The first factor of a step is not made
+//          orthogonal, because it spans the same space. Columns of zeros in it are drawn at random.
 struct PowerSgdOptions {
   int rank = 2;
   double least_rate = 2;      // matrices that shrink by this factor or less are sent whole
@@ -302,7 +302,7 @@ void read_powersgd(CompressionKeys& keys) {
   keys.residual();
   if (options.error_feedback)
     own.removes_mean = table.choice(
-        {"removed", "What a worker subtracts from its residual: its own product of the factors, or all workers' mean."},
+        {"removed", "The product of factors that a worker subtracts from its residual: its own, or all workers' mean."},
         {{"own", false}, {"mean", true}}, own.removes_mean);
   keys.refuse_estimates(own.removes_mean, "removed",
                         "must be \"own\" with feedback = \"ef21\": an estimate is what its worker has sent");

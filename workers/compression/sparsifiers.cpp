@@ -125,10 +125,10 @@ class TopK : public PartByPart {
 //          the first step unless `warmup_ratios` gives others. Their code warms up over 0.316, 0.1, 0.0316, 0.01 and
 //          0.00316 to 0.001, one epoch each; its page over 0.25, 0.063, 0.015 and 0.004. With `nesterov`, as in their
 //          code, u = m (u + g) and p = p + u + g. Their recipes choose one of the two forms; here the plain form is the
-//          default. `clip` bounds a worker's mean gradient before it is accumulated, by the norm of the whole or, as in
-//          their code, by the norm of each tensor or by each value. It is off by default, here and in their code. That
-//          the paper multiplies its bound by N^(-1/2) (`clip_scaling`) is from memory, not established. A gradient that
-//          is folded in is clipped separately.
+//          default. `clip` bounds a worker's mean gradient before it is accumulated: its norm or, as in their code, the
+//          norm of each tensor, or each value. It is off by default, here and in their code. That the paper multiplies
+//          its bound by N^(-1/2) (`clip_scaling`) is from memory, not established. A gradient that is folded in is
+//          clipped separately.
 // Checks:  a golden recursion; ratio 1 without masking is momentum SGD, with `nesterov` Nesterov's.
 struct DgcOptions {
   enum class ClippedBy { norm, tensor_norm, value };
@@ -250,12 +250,11 @@ void read_clip(CompressionKeys& keys, DgcOptions& own) {
   if (!own.clip)
     for (const char* key : {"clip_by", "clip_scaling"})
       if (table.has(key)) table.fault(key, "has no effect without `clip`");
-  own.clipped_by =
-      table.choice({"clip_by", "What `clip` bounds: the gradient's norm, each tensor's norm, or each value."},
-                   {{"norm", By::norm}, {"tensor-norm", By::tensor_norm}, {"value", By::value}}, own.clipped_by);
-  own.clip_by_workers =
-      table.choice({"clip_scaling", "What multiplies `clip`: nothing, or 1 / sqrt(N) with N workers."},
-                   {{"none", false}, {"1/sqrt(N)", true}}, own.clip_by_workers);
+  own.clipped_by = table.choice(
+      {"clip_by", "The quantity that `clip` bounds: the gradient's norm, each tensor's norm, or each value."},
+      {{"norm", By::norm}, {"tensor-norm", By::tensor_norm}, {"value", By::value}}, own.clipped_by);
+  own.clip_by_workers = table.choice({"clip_scaling", "The factor of `clip`: none, or 1 / sqrt(N) with N workers."},
+                                     {{"none", false}, {"1/sqrt(N)", true}}, own.clip_by_workers);
   keys.leave_out_unwritten({"clip_by", "clip_scaling"});
 }
 
@@ -317,7 +316,7 @@ class RandomK : public Compressor {
 //          Distributed Training", from descriptions and code of third parties.
 // Cost:    a broadcast of k indices and then an all-reduce of k values: 4 bytes each.
 // Differs: the leader is worker (step mod N) and selects by its p = e + g, residual + gradient. With `filter` = beta,
-//          the low-pass filter, e' = (1 - beta) e + beta (p - sent), so (1 - beta) e remains at sent values. The
+//          the low-pass filter, e' = (1 - beta) e + beta (p - sent). So (1 - beta) e remains at sent values. The
 //          paper's beta, and whether it leaves first layers dense, is not established. The default is 1, plain error
 //          feedback, for all layers. Workers wait for a late leader as for others. Ties go to the lowest index.
 // Checks:  sum of sent values = sum of gradients + (first residual - last) / beta.

@@ -28,7 +28,7 @@ namespace {
 //          authors' code sends: a byte per two-bit value, twelve bytes per float with its index. A transform takes
 //          a b (a + b) multiply-adds.
 // Differs: `kept` is not rounded to even numbers. The median of an even number of norms is the mean of the middle two.
-//          Where a value is not finite, the model becomes so, too; SparseLoCo's code skips such tensors. That code also
+//          A value that is not finite makes the model not finite; SparseLoCo's code skips such tensors. That code also
 //          sends a fifth float per tensor, and has rounds at first that set residuals to 0. In DeMo's code the momentum
 //          holds rates times gradients, here gradients that are rescaled when the rate changes (residual = "step").
 //          DeMo's code may clip each worker's gradient, here `training.clip_norm` must be 0 with steps along signs.

@@ -23,8 +23,8 @@ struct KeyPathFault : std::runtime_error {
 // a quote that is not closed, or more than most_levels parts.
 std::vector<std::string> split_key(std::string_view dotted);
 
-// Returns the index of the element of an array of tables that `part` addresses by its number or by the value of its
-// label, algorithm or kind. Throws KeyPathFault if there is none, or more than one.
+// Returns the index of an element of an array of tables. `part` is its number, or the value of its label, algorithm or
+// kind. Throws KeyPathFault if there is none, or more than one.
 std::size_t element_index(const TomlNode& array, const std::string& part);
 
 // The smallest number of insertions, deletions, substitutions and swaps of neighbouring letters that turn `a` into `b`
@@ -34,8 +34,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // Returns the name that the user probably meant: the one in `names` with the smallest edit distance to `name` (the
 // first of several). The distance must be less than the length of `name`, and at most a third of the longer name's
 // length or at most 2. (At most 1 instead of 2 if `name` has up to four letters and the two first letters differ.) If
-// no name is near enough, returns the only one that contains `name` from the beginning of a word on, provided that it
-// begins with `name` or is at most twice as long as `name`.
+// no name is near enough, returns the only one that contains `name` at the beginning of a word. That one must begin
+// with `name` or be at most twice as long as `name`.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names);
 
 // Returns `; did you mean "..."?` with the nearest name, or an empty string if no name is near.

@@ -73,7 +73,8 @@ bool is_set_by_command_line(const TomlNode& document, const Path& path);
 // if differs.
 std::string deciding_key(const TomlNode& common, const TomlNode& own);
 
-// Whether a table in [sweep] is a range, such as { from = 8, to = 2048, factor = 2 }, and not a table of swept keys.
+// Whether a table in [sweep] is a range, such as { from = 8, to = 2048, factor = 2 }. If not, it is a table of swept
+// keys.
 bool is_range(const TomlNode& node);
 
 }  // namespace syncopate

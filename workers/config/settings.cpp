@@ -200,7 +200,7 @@ std::string FaultList::report() const {
   return result;
 }
 
-// A table that is being read: what is written in it, the requested keys, and the values found.
+// A table that is being read: the written keys, the requested keys, and the values found.
 struct Settings::Node {
   // A requested key: a value (maybe the default), a sub-table (one child), an array of tables, or only a known key.
   struct Entry {

@@ -21,7 +21,7 @@ struct SourcePlace {
   std::string source;
   std::uint32_t line = 0;  // first line: 1; 0: unknown
   std::uint32_t column = 0;
-  std::string origin{};  // by which the value was set (patch.hpp): `variant "slow"`; empty: by the file itself
+  std::string origin{};  // what has set the value (patch.hpp), such as `variant "slow"`; empty: the file
 
   std::string text() const;  // "file:line:column", "file" or "command line"
   auto operator<=>(const SourcePlace&) const = default;

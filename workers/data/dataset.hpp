@@ -105,9 +105,9 @@ class Dataset {
     throw std::logic_error("samples have classes");
   }
 
-  // Returns the tokens of a sample, at least one, without padding. Empty if samples are numbers. A data set that does
-  // not have them in memory writes them to `space`, so the result is valid as long as the data set exists and `space`
-  // is unchanged. If size().draws_samples, the tokens of a training sample depend on the visit.
+  // Returns the tokens of a sample, at least one, without padding. Empty if samples are numbers. A data set without
+  // tokens in memory writes them to `space`. The result is valid as long as the data set exists and `space` is
+  // unchanged. If size().draws_samples, the tokens of a training sample depend on the visit.
   virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/, const Visit& /*visit*/,
                                                std::vector<std::int32_t>& /*space*/) const {
     return {};
@@ -147,11 +147,11 @@ std::shared_ptr<const Dataset> make_dataset(const DatasetSize& size, SampleRows 
 // Normalises one sample, (channels, height, width), with scales (channels,).
 void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale> scales, float* out);
 
-// Which tokens of a text a masked language model must predict, and what it sees in their place.
+// Selects the tokens of a text that a masked language model must predict, and replaces them.
 // Source:  Devlin et al. 2019, "BERT", and its code: a share of a text's tokens is selected, at least one and at most
 //          `most`. The share is rounded and is of all tokens, even those at the ends, which are never selected. A
 //          selected token becomes the mask (80 %), stays (10 %), or becomes a random token of the vocabulary (10 %),
-//          even a special token or the same one.
+//          which may be a special or the same token.
 // Shapes:  tokens (length,), in the order of the text.
 // Differs: no whole-word masking; no second draw if a text has fewer words than are to be selected.
 struct MaskingOptions {

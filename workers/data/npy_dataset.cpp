@@ -44,9 +44,9 @@ bool are_finite(std::span<const float> values) {
   return std::ranges::all_of(sums, [](float sum) { return sum == 0; });
 }
 
-// Throws DataFault for the first number that is not finite ("feature 2 of sample 7 is nan"), because every model would
-// be NaN after its first step. The array must be float32, with `per_sample` numbers per sample. A process checks each
-// file's contents only once.
+// Throws DataFault for the first number that is not finite ("feature 2 of sample 7 is nan"): every model would be NaN
+// after its first step. The array must be float32, with `per_sample` numbers per sample. A process checks each file's
+// contents only once.
 void check_finite(const path& file, const NpyArray& array, std::int64_t per_sample, std::string_view what) {
   static std::mutex mutex;
   static std::set<std::string> looked_at;  // digests of files that passed the check

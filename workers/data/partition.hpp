@@ -1,5 +1,5 @@
-// How training data are grouped into micro-batches by the lengths of sequences, and how they are divided unequally
-// among workers for a whole run, as in comparisons for federated learning.
+// Forms micro-batches by the lengths of sequences, and divides training data unequally among workers for a whole run,
+// as in comparisons for federated learning.
 // Source: division by Dirichlet shares of each class: Yurochkin et al. 2019; by label: McMahan et al. 2017; by size: Li
 //         et al. 2022 ("quantity skew").
 #pragma once

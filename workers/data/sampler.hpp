@@ -103,8 +103,8 @@ struct SamplerOptions {
 // with repeats_longest.
 class Sampler final : public BatchLengths {
  public:
-  // Throws DataFault if there are too few samples for a step, if a worker has too few samples for a micro-batch, or if
-  // there are more than 2^32 - 1 samples.
+  // Throws DataFault for fewer samples than a step needs, for a worker with fewer than a micro-batch, and for more than
+  // 2^32 - 1 samples.
   explicit Sampler(SamplerOptions options);
 
   const SamplerOptions& options() const { return options_; }

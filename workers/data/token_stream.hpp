@@ -2,9 +2,9 @@
 // their windows form.
 // Source:  bare files: nanoGPT, data/*/prepare.py; files with a header: llm.c, dev/data/data_common.py and
 //          llmc/dataloader.h.
-// Shapes:  a file (a shard) of n tokens has (n - 1) / context windows of context + 1 tokens. Window w begins at token
-//          w x context, so it overlaps the next one by one token. A model that predicts each next token thus predicts
-//          each token of a shard exactly once, except its first one and a rest that is shorter than a window.
+// Shapes:  a file (a shard) of n tokens has (n - 1) / context windows of context + 1 tokens. Window w begins at token w
+//          x context, so it overlaps the next one by one token. A model that predicts each next token thus predicts
+//          each token of a shard exactly once. Exceptions are the first token and a rest that is shorter than a window.
 // Differs: llm.c also leaves out what does not fill a batch of all processes. nanoGPT's windows are those of `random`,
 //          and it has no epochs.
 #pragma once
