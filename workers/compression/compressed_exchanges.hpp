@@ -19,15 +19,15 @@ namespace syncopate {
 
 // Compressed sums of gradients.
 // - If a step drops some or all micro-batches of a worker, the worker still takes part and sends from its residual.
-//   Dropped work is lost and never enters a residual. With `dropped = "fold"` its computed part is added to the residual
-//   after the exchange. Later steps send it, at their learning rates. So, over all steps, sums of sent values +
-//   residuals at the end = gradients that counted + gradients that were folded in.
+//   Dropped work is lost and never enters a residual. With `dropped = "fold"` its computed part is added to the
+//   residual after the exchange. Later steps send it, at their learning rates. So, over all steps, sums of sent values
+//   + residuals at the end = gradients that counted + gradients that were folded in.
 // - After an outage a worker gets the shared state (PowerSGD's factor) with the newest model.
 // - If a worker has left, a sum fails as a whole, and a sum waits for late workers. So no packet is rejected.
 // - Sums of normalisation statistics are sent with a step's last packet, after its words.
 // - With compressed moments (CompressionOptions::of_moments) a worker compresses m_i = beta1 m + (1 - beta1) g_i.
 //   Here m is the shared first moment, and g_i the mean of the worker's micro-batches. The mean of the sent values
-//   becomes the new m. So the step's gradient is (mean - beta1 m) / (1 - beta1), times the total number of micro-batches.
+//   becomes the new m. So the step's gradient is (mean - beta1 m) / (1 - beta1), times all workers' micro-batches.
 // - With estimates (EF21, CompressionOptions::estimates) worker i's estimate g_i is the sum of all that it has sent. It
 //   compresses gradient - g_i. The sum of the estimates, which all workers know, is the step's gradient. Nobody
 //   could give a worker its estimate back after an outage, so experiment files refuse outages that lose the state.

@@ -31,8 +31,8 @@ struct BucketOptions {
   std::size_t bits = 4;      // per code
   std::uint8_t stream = 0;   // of Purpose::compression
   bool draws = false;        // encoding needs a uniform random number per value
-  // Writes the codes of a bucket's values, which are zeros on entry, and returns the bucket's scale. With error feedback
-  // it leaves in `values` what the codes do not express.
+  // Writes the codes of a bucket's values, which are zeros on entry, and returns the bucket's scale. With error
+  // feedback it leaves in `values` what the codes do not express.
   std::function<float(std::span<float> values, std::span<const double> uniform, std::uint8_t* codes)> encode{};
   // Adds the values of a bucket's codes to `sum`.
   std::function<void(const std::uint8_t* codes, float scale, std::span<float> sum)> add{};

@@ -228,8 +228,8 @@ void autocontrast(const ByteImage& image) {
   }
 }
 
-// Flattens each channel's histogram: the new tone increases by one after each 255th of the pixels. Pixels of the brightest
-// tone are not counted.
+// Flattens each channel's histogram: the new tone increases by one after each 255th of the pixels. Pixels of the
+// brightest tone are not counted.
 void equalize(const ByteImage& image) {
   for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
     const auto plane = image.plane(channel);

@@ -176,7 +176,7 @@ inline constexpr std::int64_t largest_token = (1 << 24) - 1;
 // `marks`: the special tokens, if x contains tokens. Its size needs headers, labels and tokens.
 DirectoryFormat npy_arrays(const TokenMarks& marks = {});
 
-// Training samples that are held out for validation, to choose settings without the test set, and a subset of the others.
+// Training samples that are held out for validation, to choose settings without the test set; a subset of the others.
 struct ValidationOptions {
   std::int64_t samples = 0;              // less than the training set's size
   std::optional<std::int64_t> subset{};  // train on this many of the others; nullopt: on all
