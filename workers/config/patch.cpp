@@ -11,8 +11,8 @@ namespace syncopate {
 
 namespace {
 
-// Returns the member of a table, or the element of a list. Null if the member does not exist; throws KeyPathFault if the
-// element does not.
+// Returns the member of a table, or the element of a list. Null if the member does not exist. Throws KeyPathFault if
+// the element does not exist.
 template <typename Node>
 Node* part_of(Node& node, const std::string& part) {
   return node.is_array() ? &node.array()[element_index(node, part)] : node.find(part);
