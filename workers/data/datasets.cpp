@@ -110,11 +110,10 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
                        }};
   } catch (const KeyFault& problem) {
     table.fault(problem.key, problem.what());
-    return {};
   } catch (const std::runtime_error& problem) {  // a DataFault or an error of the file system
     table.fault(place, problem.what());
-    return {};
   }
+  return {};
 }
 
 // Reads the keys `directory` and `directory_hash`, or `file` and `file_hash`. `sentence` describes the first of them.
