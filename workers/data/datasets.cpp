@@ -18,7 +18,6 @@
 #include <ctime>
 #include <fstream>
 #include <limits>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -448,7 +447,7 @@ std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
 
 // A file that was read again after a change has several lines in the cache; the last one counts.
 void DigestCache::read() {
-  std::vector<std::string> lines, paths;
+  std::vector<std::string> lines;
   std::istringstream file(text_or_nothing(file_));
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
@@ -460,17 +459,12 @@ void DigestCache::read() {
     words.get();
     if (!std::getline(words, path) || line_of(path, entry) != line + "\n") continue;
     lines.push_back(line + "\n");
-    paths.push_back(path);
     entries_[path] = std::move(entry);
   }
   if (lines.size() <= 2 * most_kept_) return;
-  std::vector<std::string> newest;  // newest first
-  std::set<std::string> seen;
-  for (std::size_t i = lines.size(); i-- > 0 && newest.size() < most_kept_;)
-    if (seen.insert(paths[i]).second) newest.push_back(lines[i]);
-  std::string text;
-  for (auto line = newest.rbegin(); line != newest.rend(); ++line) text += *line;
-  write_to_cache(file_, text);  // may lose a line appended meanwhile; that digest is computed again
+  const auto newest = std::span(lines).last(most_kept_);
+  // A line that is appended meanwhile may be lost; its digest is then computed again.
+  write_to_cache(file_, fmt::format("{}", fmt::join(newest, "")));
 }
 
 // Appends the line with a single write, so that processes that append at the same time do not mix their lines.
