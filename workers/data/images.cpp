@@ -191,7 +191,7 @@ path find_file(const path& directory, std::string_view name) {
     const path file = directory / fmt::format("{}{}", name, suffix);
     if (std::filesystem::exists(file)) return file;
   }
-  reject(directory, fmt::format("no file {} or {}.gz", name, name));
+  reject(directory, fmt::format("has no file {0} or {0}.gz; must have images and labels of both train and t10k", name));
 }
 
 SplitFiles find_split(const path& directory, std::string_view prefix) {
@@ -205,8 +205,8 @@ std::vector<std::int64_t> agreed_dimensions(const SplitFiles& files) {
   const auto images = read_idx_dimensions(files.images, 3);
   const auto labels = read_idx_dimensions(files.labels, 1);
   if (images[0] != labels[0])
-    reject(files.labels, fmt::format("{} labels for {} images of {}; the numbers must be equal", labels[0], images[0],
-                                     files.images.string()));
+    reject(files.labels, fmt::format("has {} labels for {} images of {}; the numbers must be equal", labels[0],
+                                     images[0], files.images.string()));
   return images;
 }
 

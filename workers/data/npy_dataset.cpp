@@ -143,7 +143,9 @@ ArrayFiles files_of(const path& directory, Split split) {
   const char* const name = split == Split::train ? "train" : "test";
   ArrayFiles files{directory / fmt::format("x_{}.npy", name), directory / fmt::format("y_{}.npy", name)};
   for (const path& file : {files.x, files.y})
-    if (!std::filesystem::exists(file)) reject(directory, fmt::format("no file {}", file.filename().string()));
+    if (!std::filesystem::exists(file))
+      reject(directory,
+             fmt::format("has no file {}; must have x and y of both train and test", file.filename().string()));
   return files;
 }
 
@@ -223,7 +225,7 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
     data.labels = labels_in(files.y, data.y);
   }
   if (std::ssize(data.labels) != data.x.shape()[0])
-    reject(files.y, fmt::format("{} labels for {} samples of {}; the numbers must be equal", data.labels.size(),
+    reject(files.y, fmt::format("has {} labels for {} samples of {}; the numbers must be equal", data.labels.size(),
                                 data.x.shape()[0], files.x.filename().string()));
   return data;
 }
