@@ -47,9 +47,9 @@ double expected_slowest_worker(int workers, int micro_batches, const MicroBatchL
 double effective_speedup(double completed, int micro_batches, double threshold, double slowest, double serial);
 
 // Returns the threshold with the largest S_eff by the formulas among thresholds that drop at most a share
-// `maximum_drop_rate`, 1 - E[M~] / M; infinite if no threshold gains anything. `slowest` is E[T], `serial` is T^c. `shortest`: time
-// before which no micro-batch ends. The result is at least that: if the real distribution has a long tail, the normal
-// distribution's best threshold could be shorter.
+// `maximum_drop_rate`, 1 - E[M~] / M; infinite if no threshold gains anything. `slowest` is E[T], `serial` is T^c. No
+// micro-batch ends before `shortest`, and neither does the threshold: if the real distribution has a long tail, the
+// normal distribution's best threshold could be shorter.
 double best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
                       double maximum_drop_rate = 1, double shortest = 0);
 
