@@ -228,7 +228,7 @@ class Comparison {
   ComparedRun compared(std::size_t index) const {
     const Run& run = experiment_.runs[index];
     ComparedRun result;
-    static_cast<RunName&>(result.simulated) = run;
+    static_cast<RunName&>(result.simulated) = static_cast<const RunName&>(run);
     result.depends_on_clock = run.algorithm->traits().follows_clock || run.budget.seconds;
     for (const bool mpi : {false, true}) {
       const char* const cluster = mpi ? "under MPI" : "simulated";

@@ -285,7 +285,7 @@ std::string mentions_of(std::string_view word) {
     std::vector<Mention> found;
     for (const ListedName& row : group.names) {
       const std::string sentence = with_paper(row);
-      if (has_word(row.name, word) || has_word(sentence, word)) found.push_back({std::string(row.name), sentence});
+      if (has_word(row.name, word) || has_word(sentence, word)) found.emplace_back(row.name, sentence);
     }
     text += lines_of(group.title, found);
   }

@@ -31,7 +31,7 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
 
 PredictedMethod simulated_and_communicated(const Run& run, const Simulation& simulation) {
   PredictedMethod method;
-  static_cast<RunName&>(method) = run;
+  static_cast<RunName&>(method) = static_cast<const RunName&>(run);
   const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
   method.algorithm = text_in(found_at(configuration, {"methods", "0", "algorithm"}));
   method.planned_steps = planned_steps(run);
