@@ -13,7 +13,6 @@
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <tuple>
 #include <variant>
 
 #include "experiments/sections/definition.hpp"
@@ -67,29 +66,24 @@ Value read_value(const TomlNode& node) {
   return value;
 }
 
-// Counts the values with each kind, each member of a kind, and each leaf of a kind.
-struct Counts {
-  explicit Counts(const std::vector<Value>& values) {
-    for (const Value& value : values) {
-      ++of_kind[value.kind];
-      std::set<std::string> members;
-      for (const Leaf& leaf : value.leaves) {
-        members.insert(leaf.member);
-        ++with_leaf[{value.kind, leaf.key, leaf.written}];
-      }
-      for (const std::string& member : members) ++with_member[{value.kind, member}];
-    }
+// Numbers of values with a {kind}, with a {kind, member}, and with a leaf {kind, key, written}.
+using Counts = std::map<std::vector<std::string>, int>;
+
+Counts counts_of(const std::vector<Value>& values) {
+  Counts counts;
+  for (const Value& value : values) {
+    std::set<std::vector<std::string>> found = {{value.kind}};
+    for (const Leaf& leaf : value.leaves)
+      found.insert({{value.kind, leaf.member}, {value.kind, leaf.key, leaf.written}});
+    for (const std::vector<std::string>& one : found) ++counts[one];
   }
-  std::map<std::string, int> of_kind;
-  std::map<std::pair<std::string, std::string>, int> with_member;
-  std::map<std::tuple<std::string, std::string, std::string>, int> with_leaf;
-};
+  return counts;
+}
 
 // Whether the member has the same leaves in all values of this kind that have the member.
 bool is_alike(const std::string& member, const Value& value, const Counts& counts) {
   return std::ranges::all_of(value.leaves, [&](const Leaf& leaf) {
-    return leaf.member != member ||
-           counts.with_leaf.at({value.kind, leaf.key, leaf.written}) == counts.with_member.at({value.kind, member});
+    return leaf.member != member || counts.at({value.kind, leaf.key, leaf.written}) == counts.at({value.kind, member});
   });
 }
 
@@ -108,10 +102,10 @@ std::string label_of(const Value& value, const Counts& counts, bool is_only_one)
   if (value.is_plain) return value.leaves.front().written;
   std::string label = value.kind, last;
   for (const Leaf& leaf : value.leaves) {
-    const int alike = counts.with_leaf.at({value.kind, leaf.key, leaf.written});
-    if (alike == counts.of_kind.at(value.kind) && !is_only_one) continue;
+    const int alike = counts.at({value.kind, leaf.key, leaf.written});
+    if (alike == counts.at({value.kind}) && !is_only_one) continue;
     const bool is_within = leaf.key != leaf.member, is_name_enough = is_alike(leaf.member, value, counts);
-    if (is_within && !is_name_enough && alike == counts.with_member.at({value.kind, leaf.member})) continue;
+    if (is_within && !is_name_enough && alike == counts.at({value.kind, leaf.member})) continue;
     std::string part =
         is_within && is_name_enough ? leaf.member : leaf.key + " = " + shortened(short_number(leaf.written), 16);
     if (part == last) continue;
@@ -225,7 +219,7 @@ std::string as_read(const TomlNode& value) {
 std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   std::vector<Value> values;
   for (const TomlNode& node : nodes) values.push_back(read_value(node));
-  const Counts counts(values);
+  const Counts counts = counts_of(values);
   std::vector<std::string> labels;
   std::map<std::string, int> uses;
   for (const Value& value : values) {
