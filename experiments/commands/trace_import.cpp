@@ -182,7 +182,8 @@ std::vector<ImportedRow> rows_of_profiler(const TraceImportOptions& options) {
       const std::int64_t worker = trace.rank.value_or(static_cast<std::int64_t>(i));
       const auto [other, is_new] = files.emplace(worker, options.files[i]);
       if (!is_new)
-        throw ConfigurationFault(fmt::format("{}: is of rank {}, as is {}", options.files[i], worker, other->second));
+        throw ConfigurationFault(fmt::format("{}: has rank {}, like {}; must be one file per rank", options.files[i],
+                                             worker, other->second));
       add_rows(trace, worker, !options.range.empty(), rows);
     } catch (const ConfigurationFault& fault) {
       faults.emplace_back(fault.what());
@@ -295,7 +296,7 @@ std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_ou
       shown_number(sum_s / static_cast<double>(rows.size())), shown_number(mean_step_s), shown_number(mean_slowest_s),
       with_decimals(mean_step_s > 0 ? mean_slowest_s / mean_step_s : 1, 3));
   if (const std::int64_t missing = workers * steps * micro_batches - std::ssize(rows); missing > 0)
-    text += fmt::format("{} of {} micro-batches {} no duration; a run that asks for one fails\n", missing,
+    text += fmt::format("{} of {} micro-batches {} no duration; a run that needs one fails\n", missing,
                         workers * steps * micro_batches, missing == 1 ? "has" : "have");
   if (left_out == 1) text += "1 step is left out: not every worker has it\n";
   if (left_out > 1) text += fmt::format("{} steps are left out: not every worker has them\n", left_out);
@@ -307,7 +308,7 @@ void check_files(const TraceImportOptions& options) {
   std::error_code ignored;  // files that do not exist are reported when they are read
   for (auto file = options.files.begin(); file != options.files.end(); ++file) {
     if (fs::equivalent(*file, options.output, ignored))
-      throw ConfigurationFault(fmt::format("{}: is to be read; name another file for the output", options.output));
+      throw ConfigurationFault(fmt::format("{}: is an input; name another file for the output", options.output));
     const auto again = std::find_if(options.files.begin(), file,
                                     [&](const std::string& other) { return fs::equivalent(*file, other, ignored); });
     if (again != file) throw ConfigurationFault(fmt::format("{}: is the same file as {}", *file, *again));

@@ -55,8 +55,8 @@ void check_pauses(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.pauses) return;
   for (const Method& method : definition.methods)
     if (method.algorithm && method.algorithm->traits().servers > 0)
-      return root.fault("methods", fmt::format("\"{}\" has a server, so all delays must be part of the computation: "
-                                               "without sleep = true in [[delays]] and without cluster.trailing_s",
+      return root.fault("methods", fmt::format("\"{}\" has a server, so all delays must be part of the computation; "
+                                               "leave out sleep = true in [[delays]] and cluster.trailing_s",
                                                method.label));
 }
 

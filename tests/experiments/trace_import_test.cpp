@@ -114,7 +114,7 @@ TEST_F(TraceImport, KeepsItsInput) {
   write("times.csv", rows);
   const ProgramOutcome onto = syncopate("trace import times.csv -o ./times.csv");
   EXPECT_EQ(onto.status, 2);
-  EXPECT_THAT(onto.err, HasSubstr("./times.csv: is to be read; name another file for the output"));
+  EXPECT_THAT(onto.err, HasSubstr("./times.csv: is an input; name another file for the output"));
   EXPECT_EQ(read("times.csv"), rows);
   write("a.json", profiled(0, 1));
   const ProgramOutcome twice = syncopate("trace import a.json ./a.json -o job.csv");
@@ -153,7 +153,7 @@ TEST_F(TraceImport, CountsMicroBatchesWithoutDuration) {
   write("times.csv", "worker,step,part,duration_s\n0,0,0,1\n0,0,1,1\n1,0,0,1\n");
   const ProgramOutcome outcome = syncopate("trace import times.csv --micro-batch part -o run.csv");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("1 of 4 micro-batches has no duration; a run that asks for one fails\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 of 4 micro-batches has no duration; a run that needs one fails\n"));
 }
 
 TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {
@@ -174,7 +174,7 @@ TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {
   EXPECT_THAT(fault("absent.json"), HasSubstr("absent.json: there is no such file"));
   write("a.json", profiled(0, 1));
   write("same.json", profiled(0, 1));
-  EXPECT_THAT(fault("a.json same.json"), HasSubstr("same.json: is of rank 0, as is a.json"));
+  EXPECT_THAT(fault("a.json same.json"), HasSubstr("same.json: has rank 0, like a.json; must be one file per rank"));
   EXPECT_THAT(fault("a.json bad.csv"), HasSubstr("some are JSON and some are not"));
   EXPECT_THAT(fault("a.json --range optimiser"), HasSubstr("has no range \"optimiser\"; did you mean \"optimizer\"?"));
   write("apart.json", profiled(1, 1, {8, 9}));
