@@ -207,22 +207,19 @@ std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, c
   return parts;
 }
 
-// Returns the common phases of the runs, without repetitions.
-std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const Run> runs) {
+// Returns the status of a file's runs. Unfinished files may also be of their common phases.
+ExperimentStatus status_of(const std::string& name, const fs::path& directory, const fs::path& results,
+                           std::span<const Run> runs) {
+  std::vector<PlannedRun> planned = planned_runs(results, runs);
+  ExperimentStatus status = status_of(name, directory, planned);
+  status.finished_under_mpi = static_cast<std::size_t>(std::ranges::count_if(planned, is_finished_under_mpi));
   std::vector<Run> phases;
   for (const Run& run : runs)
     if (run.common_phase && std::ranges::find(phases, run.common_phase->hash, &Run::hash) == phases.end())
       phases.push_back(*run.common_phase);
-  return planned_runs(results, phases);
-}
-
-ExperimentStatus status_of(const std::string& name, const fs::path& directory, std::vector<PlannedRun> runs,
-                           std::vector<PlannedRun> phases) {
-  ExperimentStatus status = status_of(name, directory, runs);
-  status.finished_under_mpi = static_cast<std::size_t>(std::ranges::count_if(runs, is_finished_under_mpi));
-  runs.insert(runs.end(), std::move_iterator(phases.begin()), std::move_iterator(phases.end()));
+  std::ranges::move(planned_runs(results, phases), std::back_inserter(planned));
   for (const ExperimentFolder& folder : experiment_folders(directory))
-    std::ranges::move(unfinished_in(folder, runs, [](const fs::path&, bool is_known) { return is_known; }),
+    std::ranges::move(unfinished_in(folder, planned, [](const fs::path&, bool is_known) { return is_known; }),
                       std::back_inserter(status.unfinished));
   return status;
 }
@@ -301,21 +298,18 @@ Json json_of(const ExperimentStatus& status) {
 
 std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::path& results) {
   const fs::path directory = experiment_directory(results, experiment.name);
-  const auto all = [&](const std::string& name, const std::vector<Run>& runs) {
-    return status_of(name, directory, planned_runs(results, runs), common_phases(results, runs));
-  };
-  const std::size_t number = experiment.runs.size();
   std::vector<ExperimentStatus> parts;
   if (experiment.tuning) {
     const TuningSoFar so_far = tuning_so_far(experiment, results.string());
-    parts.push_back(all(experiment.name + ", trials", so_far.trials));
+    parts.push_back(status_of(experiment.name + ", trials", directory, results, so_far.trials));
     // The runs are known once all trials have ended. Before that, only their number is known.
-    parts.push_back(
-        so_far.runs
-            ? all(experiment.name, *so_far.runs)
-            : ExperimentStatus{.name = experiment.name, .directory = directory, .runs = number, .remaining = number});
+    parts.push_back(so_far.runs ? status_of(experiment.name, directory, results, *so_far.runs)
+                                : ExperimentStatus{.name = experiment.name,
+                                                   .directory = directory,
+                                                   .runs = experiment.runs.size(),
+                                                   .remaining = experiment.runs.size()});
   } else {
-    parts.push_back(all(experiment.name, experiment.runs));
+    parts.push_back(status_of(experiment.name, directory, results, experiment.runs));
   }
   for (ExperimentFolder& folder : experiment_folders(directory))  // runs of unreadable folders count as missing
     std::ranges::move(folder.faults, std::back_inserter(parts.back().faults));
