@@ -66,8 +66,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// Checks that the value is a whole number in the range. If the user gave no number, CLI11 passes the next option as the
-// value.
+// Checks that the value is a whole number in the range. Without a number CLI11 passes the next option as the value.
 CLI::Validator count_between(std::int64_t low, std::int64_t high) {
   return CLI::Validator(
       [low, high](std::string& text) -> std::string {
@@ -423,8 +422,7 @@ std::pair<const CLI::App*, std::size_t> named_command(const CLI::App& app, std::
   return {command, depth};
 }
 
-// Throws if a word in the place of a command is none. The message names it, while CLI11's would only say that a command
-// is missing.
+// Throws if a word in the place of a command is none. CLI11's message would only say that a command is missing.
 void check_command(const CLI::App& app, std::span<char* const> words) {
   const auto [command, depth] = named_command(app, words);
   const std::string word = depth < words.size() ? words[depth] : "";

@@ -67,8 +67,7 @@ std::vector<std::string> mpi_launcher(const std::string& chosen) {
                        name.find("orterun") == std::string::npos))
     return launcher;
   for (const char* option : {"--bind-to", "none", "--oversubscribe"}) launcher.emplace_back(option);
-  // Silences Open MPI's messages about failed ranks, because ranks explain their failures. (Open MPI 5 still prints its
-  // own.)
+  // Silences Open MPI 4's messages about failed ranks, because ranks explain their failures.
   setenv("OMPI_MCA_orte_execute_quiet", "1", 1);
   if (geteuid() == 0) {  // without these two variables, Open MPI refuses root, the usual user of a container
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
@@ -107,7 +106,6 @@ int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Returns the measured time as TOML.
 std::string measured_text(const ClusterPlan& cluster) {
   if (!cluster.content_cost) return fmt::format("{}", *cluster.measured_micro_batch_s);
   std::string text;

@@ -62,8 +62,7 @@ class JobProcesses {
   JobProcesses(const JobProcesses&) = delete;
   JobProcesses& operator=(const JobProcesses&) = delete;
 
-  // At the first call, starts the children. Must be called from the main thread. Throws std::runtime_error if they
-  // cannot be started.
+  // Starts the children at the first call, which the main thread must make. Throws std::runtime_error.
   void start() {
     if (std::exchange(has_started_, true)) return;
     while (std::ssize(jobs_) < number_) jobs_.push_back(started());
@@ -172,8 +171,7 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// Returns a name that all processes of the same mpirun launch, Slurm job or job array have in common. A process without
-// such a launch gets a unique name.
+// Returns the common name of all processes of an mpirun launch, Slurm job or job array; without these, a unique name.
 std::string call_of_this_process() {
   if (const std::string array = environment("SLURM_ARRAY_JOB_ID"); !array.empty()) return "slurm-array-" + array;
   for (const char* const job : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
@@ -202,8 +200,7 @@ Sharing sharing_of(const SideBySideOptions& options) {
   return sharing;
 }
 
-// Adds the runs whose entry in `to_do` is not 0, or all runs if `to_do` is empty, and the common phases from which they
-// start.
+// Adds the runs whose entry in `to_do` is not 0, or all runs if `to_do` is empty, and their common phases.
 void add(std::span<const Run> runs, std::span<const int> to_do, std::vector<const Run*>& all) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!to_do.empty() && !to_do[i]) continue;
@@ -226,8 +223,7 @@ std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   return text;
 }
 
-// Returns why LibTorch cannot compute so on this machine; empty: it can. To try it takes time, so each device and
-// precision is tried once.
+// Returns why LibTorch lacks the device or precision on this machine; empty if it has both. Tries each pair once.
 const std::string& why_missing(const Arithmetic& arithmetic) {
   static std::map<std::pair<std::string, bool>, std::string> known = {{{"cpu", false}, ""}, {{"cpu:copy", false}, ""}};
   const auto [found, is_new] = known.try_emplace({arithmetic.device, arithmetic.bfloat16});
@@ -235,8 +231,7 @@ const std::string& why_missing(const Arithmetic& arithmetic) {
   return found->second;
 }
 
-// Adds a fault if LibTorch cannot compute the run on this machine, at the key that is the reason. `table`: the table of
-// the key in the file.
+// Adds a fault at the key because of which LibTorch cannot compute the run here. `table`: the key's table in the file.
 void add_missing_device(const Run& run, const std::string& table, FaultList& faults) {
   const Arithmetic& arithmetic = run.training.arithmetic;
   const std::string& why = why_missing(arithmetic);

@@ -234,8 +234,7 @@ std::string listing_of_key(std::string_view name) {
 
 char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-// Whether a word of the text begins with `beginning`, ignoring case. For example, "slower" begins with "slow", and
-// "rack" is not found in "track".
+// Whether a word of the text begins with `beginning`, ignoring case. ("track" does not begin with "rack".)
 bool has_word(std::string_view text, std::string_view beginning) {
   const auto is_same = [](char a, char b) { return small(a) == small(b); };
   for (std::size_t at = 0; at + beginning.size() <= text.size(); ++at) {
@@ -256,8 +255,7 @@ std::string lines_of(std::string_view title, const std::vector<Mention>& mention
   return text;
 }
 
-// Returns keys, and values of keys, whose names or sentences contain the word. Omits keys that are called `word`, or
-// are in a table that is.
+// Returns keys and their values whose names or sentences contain the word. Omits keys and tables called `word`.
 std::vector<Mention> keys_that_mention(std::string_view word) {
   std::vector<Mention> found;
   const auto add = [&](std::string_view name, std::string path, const std::string& sentence) {

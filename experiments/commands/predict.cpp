@@ -161,8 +161,7 @@ std::string named(const Run& baseline, bool is_of_file) {
                     : fmt::format("sync-sgd, trained like \"{}\" (the file contains no sync-sgd)", baseline.method);
 }
 
-// Sets S_eff: the method's micro-batches per second, divided by the baseline's. It is exactly 1 for the baseline
-// itself.
+// Sets S_eff: the method's micro-batches per second, divided by the baseline's.
 void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
   method.simulated_speedup = method.simulated->micro_batches_per_s / baseline.micro_batches_per_s;
   const auto own = method.simulated->pace_error, other = baseline.pace_error;
@@ -291,8 +290,7 @@ std::string target_text(std::optional<double> accuracy, std::optional<double> lo
   return text;
 }
 
-// Returns a line for each swept number of the best setting that is at the edge of the sweep, because better settings
-// may lie beyond it.
+// Returns a line for each number of the best setting that is at the edge of its sweep.
 std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
   std::string text;
   for (const auto& [key, value] : best.sweep) {

@@ -64,8 +64,7 @@ std::vector<LeaseNote> held_in(const fs::path& directory) {
   return Leases(directory / share_folder / leases_folder, std::chrono::seconds(1)).held();
 }
 
-// Returns the unfinished runs for which `belongs` is true. Leaves out runs that have ended in the meantime or have a
-// lease.
+// Returns the unfinished runs for which `belongs` is true, except those that have ended meanwhile or have a lease.
 template <class Belongs>
 std::vector<UnfinishedRun> unfinished_in(const ExperimentFolder& folder, std::span<const PlannedRun> known,
                                          const Belongs& belongs) {
@@ -168,8 +167,7 @@ bool says_something(const ExperimentStatus& status) {
          !status.running_elsewhere.empty() || !status.faults.empty();
 }
 
-// Returns the status of a folder's trials and the status of its runs, as for a file. `above`: the directory that the
-// user named.
+// Returns the status of a folder's trials and of its runs. `above`: the directory that the user named.
 std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, const fs::path& above) {
   const fs::path& directory = folder.directory;
   const std::string name = directory == above ? fs::canonical(directory).filename().string()

@@ -147,8 +147,7 @@ std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, T
   });
 }
 
-// Returns a row with the number of runs that missed their target, and the time at which the first of them ended. Empty
-// if no run missed it.
+// Returns a row with the number of runs that missed their target, and the first one's end. Empty if none missed it.
 std::string missed_target_of_csv(const std::string& experiment, const ResultRow& row, bool is_compared) {
   std::vector<TimeToReach> missed = times_to_target(row.runs);
   std::erase_if(missed, [](const TimeToReach& time) { return time.is_reached; });

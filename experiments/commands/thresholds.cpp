@@ -34,8 +34,7 @@ struct RecordedTimes {
   MicroBatchTimes view() const { return {times, workers, steps, micro_batches}; }
 };
 
-// The effects of the thresholds in the reference code's grid, and the best threshold by each of three criteria
-// (`ways`).
+// The effects of the thresholds in the reference code's grid, and the best threshold by each of three `ways`.
 struct ThresholdReport {
   std::string source;
   RecordedTimes recorded;  // without the times themselves

@@ -305,8 +305,7 @@ class Names {
       faults_.add(written.find(part)->place, fmt::format("{}.{}; {}{}", name, part, why, or_no_claims(key)));
   }
 
-  // Checks that the claim does not select several sweep points of a method, unless it has `everywhere` or `over`. (An
-  // order has neither.)
+  // Checks that a claim without `everywhere` and `over` does not select several sweep points of a method.
   void check_points(const Claim& claim, const TomlNode& written, const std::string& name) {
     for (const std::string& method : claim.order.empty() ? std::vector{claim.method} : claim.order) {
       std::set<KeyValues> points;

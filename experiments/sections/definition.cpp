@@ -303,9 +303,8 @@ std::optional<std::vector<std::string>> texts_if_true(const std::vector<Conditio
   return texts;
 }
 
-// Returns the algorithm whose keys are searched for the missing key: that of the method without the key. If the key
-// does not belong to a method, it is the first method's algorithm. (To search the keys of all algorithms would take
-// seconds.)
+// Returns the algorithm of the missing key's method or, if the key does not belong to one, of the first method. (To
+// search the keys of all algorithms would take seconds.)
 std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
   const bool is_of_method = missing.size() > 2 && missing.front() == "methods" && is_number(missing[1]);
   return std::string(text_in(found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"})));
@@ -448,8 +447,7 @@ TomlNode with_training_of(const TomlNode& written, std::size_t method, const Tom
   return document;
 }
 
-// Adds the faults of the readings with [methods.training], and writes the keys in which they differ from [training]
-// into the resolved methods.
+// Adds the faults of readings with [methods.training]. Writes the keys that differ from [training] into the methods.
 void join_own(Reading& reading) {
   for (std::size_t i = 0; i < reading.own.size(); ++i) {
     if (!reading.own[i]) continue;
@@ -509,7 +507,6 @@ void resolve_common_phase(Reading& reading) {
                resolved_common_phase(*training.find("common"), reading.resolved, reading.common_phase->resolved));
 }
 
-// Returns the resolved [training.common] of `reading`.
 const TomlNode& common_table(const Reading& reading) { return *found_at(reading.resolved, {"training", "common"}); }
 
 // Returns why the method's training cannot start from the model of its common phase; empty if it can.
@@ -561,8 +558,7 @@ std::shared_ptr<Reading> read_own(const TomlNode& written, std::size_t method, c
   return own;
 }
 
-// Returns the resolved tables that apply to the document's only method. [training] and [methods.training] stay
-// separate.
+// Returns the resolved tables of the document's only method. [training] and [methods.training] stay separate.
 TomlNode resolved_for_method(const Reading& reading) {
   TomlNode resolved = reading.resolved;
   if (!reading.own.empty() && reading.own.front())

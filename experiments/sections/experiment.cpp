@@ -89,8 +89,7 @@ Reading read_without_variants(TomlNode root, const std::vector<SweepAxis>& axes,
   return reading;
 }
 
-// Refuses too many runs, because reading them takes long: each sweep point is read with all methods, and each run is
-// also read alone.
+// Refuses too many runs, because reading them takes long: each sweep point is read as a whole, and each run alone.
 void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& axes,
                           const std::optional<TuneSection>& tune, std::uint64_t seeds, std::int64_t most) {
   const std::uint64_t points = number_of_points(axes), methods = elements(root, "methods");

@@ -16,8 +16,7 @@ namespace syncopate {
 
 namespace {
 
-// A key that was added after the first release. The hash ignores the key if its value means what the program did
-// before, so older runs keep their hash.
+// A key that was added after the first release. The hash ignores it if its value means what the program did before.
 struct LaterKey {
   std::string_view key;
   std::string_view value_before;                        // the value, as TOML, that means the behaviour before

@@ -25,8 +25,7 @@ std::vector<std::int64_t> read_workers(Settings& table, const Key& key, int most
   return ranks;
 }
 
-// Returns one factor per worker; empty if all workers are equally fast. `known`: whether the number of workers is
-// known.
+// Returns one factor per worker; empty if all are equally fast. `known`: whether the number of workers is known.
 std::vector<double> read_worker_factors(Settings& cluster, int workers, bool known) {
   const bool listed = cluster.has("worker_factors");
   const bool slow = cluster.has("slow_workers");
@@ -78,8 +77,7 @@ void check_mean(Settings& delay, const DelayProcess& process) {
       "so there is nothing to predict; the experiment can still be run");
 }
 
-// Reads [cluster.trace], which replaces micro_batch_s by recorded durations. Returns null without a trace, or after a
-// fault.
+// Reads [cluster.trace], which replaces micro_batch_s. Returns null without a trace, or after a fault.
 std::shared_ptr<const DelayProcess> read_base_durations(Settings& cluster, ClusterSection& result) {
   if (!cluster.has("trace")) return nullptr;
   if (cluster.has("micro_batch_s"))
@@ -218,8 +216,7 @@ std::shared_ptr<const DelayProcess> plan_content_time(ContentCost cost, const Le
   return times;
 }
 
-// Returns the longest time of an all-reduce or a message, at mean costs. Checks every worker's link to a server,
-// because links may differ.
+// Returns the longest time of an all-reduce or a message, at mean costs. Workers may have different links to a server.
 Duration longest_time(const NetworkModel& network, int workers, Bytes payload) {
   const auto message = [&](Rank from, Rank to) {
     return network.message({.from = from, .to = to, .payload = payload});
@@ -285,8 +282,7 @@ OutageForm form_of(Settings& table) {
 }
 
 // The largest ratio of a micro-batch's time to the mean time between outages that lose state. A micro-batch is then
-// started e^ratio times on average. (Heavy-tailed delays may draw longer times; most_restarts bounds these during the
-// run.)
+// started e^ratio times on average. (During the run, most_restarts bounds longer micro-batches.)
 constexpr double most_losses = 8;
 // The largest mean number of outages that keep state during a micro-batch of mean length.
 constexpr double most_breaks = 1000;

@@ -125,8 +125,7 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
   return points;
 }
 
-// Returns T, the total number of steps: total_steps or, without that key, the budget's number of steps. Returns nullopt
-// after a fault.
+// Returns T, the total number of steps: total_steps or else that of the budget. Returns nullopt after a fault.
 std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::string_view schedule) {
   const Key total{"total_steps", "The step at which the schedule ends; by default the end of the budget.", "steps"};
   if (const auto steps = rate.optional_integer(total, 1, no_limit)) return *steps;
@@ -146,7 +145,6 @@ Step read_steps(Settings& rate, const Key& in_steps, std::int64_t least, const K
   return std::max(steps_of_epochs(rate, in_epochs.name, *epochs, epoch).value_or(least), Step{least});
 }
 
-// Reads the keys of schedules with decay.
 void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options& options) {
   if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
   if (options.shape == Shape::exponential)
@@ -459,9 +457,8 @@ std::string some_of(const std::vector<std::string>& names) {
   return fmt::format("{} and {} others", fmt::join(std::span(names).first(most), ", "), names.size() - most);
 }
 
-// Checks that a list of parts of tensors' names matches at least one tensor. Published lists contain names from several
-// code bases and are used for several models, so some of the names may match no tensor. But a list without any match
-// would silently do nothing.
+// Checks that a list of parts of tensors' names matches at least one tensor, or it would silently do nothing. Published
+// lists are for several models, so not every name must match.
 void check_names(Settings& optimizer, std::string_view key, const std::vector<std::string>& parts,
                  const std::vector<ParameterTensor>& tensors) {
   std::vector<std::string> names;
@@ -592,8 +589,7 @@ std::string misfit(const StartingPoint& start, const ObjectivePlan& objective) {
   return {};
 }
 
-// Reads training.start, the file of a finished run's parameters from which the training starts. Returns null without
-// this key, or after a fault.
+// Reads training.start, the file of a finished run's parameters. Returns null without this key, or after a fault.
 std::shared_ptr<const StartingPoint> read_start(Settings& training, const ObjectivePlan& objective, bool time_only) {
   const Key key{"start", "A finished run's parameters.npy, from which to start (with buffers.npy in its folder).", "",
                 "the model's initial values"};

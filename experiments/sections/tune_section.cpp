@@ -143,8 +143,7 @@ class Groups {
     return fmt::format("{} {}", method, fingerprint_of(one));
   }
 
-  // Adds a group. If the sweep does not affect the method, its trials equal those of an earlier point, and both points
-  // share one group.
+  // Adds a group, or shares that of an earlier point with equal trials, because the sweep does not affect the method.
   void add(std::size_t point, std::size_t method, FaultList& faults) {
     const std::vector<Setting> settings = settings_of(tune_.axes[method]);
     const std::optional<std::string> first = fingerprint(point, method, settings.front(), faults);
@@ -322,8 +321,7 @@ class TuneReader {
     return false;
   }
 
-  // Sets each method's axes: tuned keys of [training], unless the method overrides them, and the method's own tuned
-  // keys.
+  // Sets each method's axes: the tuned keys of [training] that the method does not override, and its own tuned keys.
   void join() {
     for (std::size_t method = 0; method < section_.axes.size(); ++method)
       for (const VariedKey& key : keys_) {

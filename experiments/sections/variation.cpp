@@ -378,8 +378,7 @@ std::vector<TomlNode> lists_to_zip(const TomlNode& root, FaultList& faults) {
   return {};
 }
 
-// Returns the positions in `keys` of the keys that the list names. Empty if one of them is not swept, which is a fault
-// unless the command line sets that key.
+// Returns the positions of the listed keys. Empty if one is not swept: a fault, unless the command line sets that key.
 std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, const std::vector<VariedKey>& keys,
                                   FaultList& faults) {
   std::vector<std::size_t> named;
@@ -422,8 +421,7 @@ bool sweeps_nothing(const TomlNode& table) {
   });
 }
 
-// Reads [sweep] in the order of the file. A group has the position of its first key. Leaves out faulty keys, and keys
-// that the command line sets.
+// Reads [sweep] in the order of the groups' first keys. Leaves out faulty keys, and keys that the command line sets.
 SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   const TomlNode* sweep = root.find("sweep");
   if (!sweep || !require_table(*sweep, "sweep", "a table, [sweep]", faults)) return {};
@@ -503,8 +501,7 @@ std::string text_of(const std::vector<PointName>& sweep) {
   return text;
 }
 
-// Adds the runs of a sweep point, except for runs that an earlier point already has. `places`: indices in `made.runs`
-// by fingerprint and method.
+// Adds the new runs of a sweep point. `places`: indices in `made.runs` by fingerprint and method.
 void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::map<std::string, std::size_t>& places,
               ExpandedRuns& made) {
   std::vector<Run>& runs = made.runs;
