@@ -24,8 +24,9 @@
 
 namespace syncopate {
 
-// A delayed average is over the workers' changes d in the round, or over their models y at its end. X has changed since
-// the averaged round began, and outer(X, mean(y')) also undoes this change.
+// A delayed average is over the workers' changes d in the round, or their models y' at its end. When it arrives,
+// the common model X is no longer the one with which that round began. With models, the outer step X - mean(y') also
+// undoes what has changed in X since then; with changes it does not.
 enum class Averaged { differences, models };
 
 class DelayedWorker final : public LateRule::OfWorker {

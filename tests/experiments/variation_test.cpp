@@ -481,7 +481,7 @@ TEST_F(ExperimentFile, ASweptKeyOfTheCommonPhaseConcernsAllMethods) {
   EXPECT_EQ(experiment.runs.size(), 4u);
 }
 
-// A sweep may rename a method. Where it has a new label, no method has the label in the file.
+// A sweep may rename a method. In runs with a new label no method has the label that the file gives.
 TEST_F(ExperimentFile, TheLabelByWhichAMethodIsSweptMayBeSweptItself) {
   const Experiment experiment =
       load({"sweep.methods.drop.label=['a','b']", "sweep.methods.drop.threshold_s=[0.01,0.02]", "seeds=[1]"});

@@ -314,10 +314,11 @@ TEST_F(AskedRows, MustKeepALabelWhereTheyAreCut) {
   EXPECT_THAT(
       report_of("masked", "longest=4"),
       HasSubstr("models.torchscript.longest = 4; must be at least 6: row 1 of the training set and 3 others are "
-                "without any question in the first 4 tokens; each must keep a label other than -100"));
+                "without a label to predict in the first 4 tokens; each must keep a label other than -100"));
   EXPECT_THAT(
       report_of("masked", "longest=5"),
-      HasSubstr("longest = 5; must be at least 6: row 2 of the training set and 1 other are without any question"));
+      HasSubstr(
+          "longest = 5; must be at least 6: row 2 of the training set and 1 other are without a label to predict"));
   EXPECT_THAT(report_of("masked", "longest=4", {"training.validation_samples=2", "training.subset_samples=1"}),
               HasSubstr("row 1 of the training set and 3 others"))
       << "rows have the numbers of the file, whichever of them are trained on";
@@ -330,15 +331,16 @@ TEST_F(AskedRows, MustHaveANextTokenWhereThatIsAskedFor) {
   save(x, {1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}, Tokens(6), Tokens(2));
   EXPECT_THAT(
       report_of("causal", "", padded),
-      HasSubstr("training.dataset = \"npy\"; row 1 of the test set is without any question; each row must have two "
-                "tokens, because the task asks for the second"));
+      HasSubstr(
+          "training.dataset = \"npy\"; row 1 of the test set is without a label to predict; each row must have two "
+          "tokens, because the task asks for the second"));
   save(x, {1, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0}, Tokens(6), Tokens(2));
   EXPECT_EQ(report_of("causal", "", padded), "");
   EXPECT_EQ(report_of("causal", "longest=2", padded), "");
   EXPECT_THAT(
       report_of("causal", "longest=1", padded),
       HasSubstr("models.torchscript.longest = 1; must be at least 2: row 0 of the training set and 7 others are "
-                "without any question in the first token; each must keep two tokens"));
+                "without a label to predict in the first token; each must keep two tokens"));
 }
 
 TEST_F(AskedRows, MustHaveATokenThatMayBeHidden) {
@@ -350,15 +352,17 @@ TEST_F(AskedRows, MustHaveATokenThatMayBeHidden) {
   EXPECT_EQ(report_of("masked", "longest=4", keys), "");
   EXPECT_THAT(
       report_of("masked", "longest=3", keys),
-      HasSubstr("longest = 3; must be at least 4: row 1 of the training set is without any question in the first 3 "
-                "tokens; each must keep a token that may be hidden, that is, one not in never_masked"));
+      HasSubstr(
+          "longest = 3; must be at least 4: row 1 of the training set is without a label to predict in the first 3 "
+          "tokens; each must keep a token that may be hidden, that is, one not in never_masked"));
   EXPECT_THAT(report_of("masked", "longest=2", keys), HasSubstr("row 1 of the training set and 1 other are"));
   for (const std::size_t never : {9, 10, 11}) x[never] = 7;
   save(x, Tokens(12, 4), Tokens(6), Tokens(2));
   EXPECT_THAT(
       report_of("masked", "", keys),
-      HasSubstr("training.dataset = \"npy\"; row 1 of the training set is without any question; each row must have "
-                "a token that may be hidden"));
+      HasSubstr(
+          "training.dataset = \"npy\"; row 1 of the training set is without a label to predict; each row must have "
+          "a token that may be hidden"));
   keys.back() = "datasets.npy.never_masked=[]";
   EXPECT_EQ(report_of("masked", "longest=1", keys), "");
 }
@@ -379,7 +383,7 @@ TEST_F(AskedRows, OfTextsKeepAWord) {
     EXPECT_EQ(report_with(task, 2), "") << task;
     EXPECT_THAT(report_with(task, 1),
                 AllOf(HasSubstr("models.text-transformer.positions = 1; must be at least 2: row 0 of the training set"),
-                      HasSubstr("without any question in the first token")))
+                      HasSubstr("without a label to predict in the first token")))
         << task;
   }
 }

@@ -291,7 +291,7 @@ TEST_F(NpyDataset, NumbersThatAreNoTargetsAreFaults) {
   EXPECT_THAT(fault(), HasSubstr("2 labels for 3 samples"));
   write("y_train.npy", npy_file("<f4", "(3,)", bytes_of<float>({1, 2, 3})));
   write("x_train.npy", npy_file("<i4", "(3, 2)", bytes_of<std::int32_t>({1, 2, 3, 4, 5, 6})));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("labels of tokens are classes, not numbers")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("labels of tokens are numbers of classes")));
 }
 
 TEST_F(NpyDataset, WhatIsNoWholeArrayIsNamed) {

@@ -659,7 +659,7 @@ class Readings {
     for (std::size_t i = 0; i < readings_.size(); ++i) branch(i);
   }
 
-  // A key that is read only if it is written is optional. Some keys are required with one value of another key, and
+  // A key is optional if the program reads it only when the file contains it. Some keys are required with one value of another key, and
   // optional with its other values. Such a key is listed twice.
   std::vector<KeyDescription> keys() const {
     std::vector<KeyDescription> result;

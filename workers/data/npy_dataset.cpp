@@ -213,8 +213,8 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   SplitData data{.files = files, .x = std::move(x), .y = array_in(files.y), .shape = shape};
   if (holds_targets(data.y)) {
     if (holds_tokens(data.x))
-      reject(files.y, fmt::format("has elements of type {}; must be uint8, int32 or int64, because labels of tokens "
-                                  "are classes, not numbers: {}",
+      reject(files.y, fmt::format("has elements of type {}; must be uint8, int32 or int64: labels of tokens are "
+                                  "numbers of classes; {}",
                                   described_type(data.y.type()), way_to_save(files.y, "<i8")));
     data.targets = targets_of(files.y, data.y);
     data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));

@@ -144,7 +144,7 @@ struct UnaskedRows {
 };
 
 struct UnaskedByTask {
-  UnaskedRows whole;         // rows without any question, even if shown completely
+  UnaskedRows whole;         // rows without a label to predict, even if shown completely
   UnaskedRows cut;           // rows with questions only in the part that is cut off
   std::int64_t longest = 0;  // smallest cut that leaves each row in `cut` a question
 };
@@ -393,12 +393,12 @@ void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& r
   try {
     const UnaskedByTask unasked = unasked_rows(*data.load(), task);
     if (unasked.whole.count > 0)
-      training.fault("dataset", fmt::format("{} without any question; each row must have {}", unasked.whole.text(),
-                                            needed_by(task)));
+      training.fault("dataset", fmt::format("{} without a label to predict; each row must have {}",
+                                            unasked.whole.text(), needed_by(task)));
     if (unasked.cut.count > 0)
       root.section("models").section(row.name).fault(
           model.longest_key,
-          fmt::format("must be at least {}: {} without any question in the first {}; each must keep {}",
+          fmt::format("must be at least {}: {} without a label to predict in the first {}; each must keep {}",
                       unasked.longest, unasked.cut.text(),
                       task.longest == 1 ? "token" : fmt::format("{} tokens", task.longest), needed_by(task)));
   } catch (const DataFault& problem) {

@@ -111,7 +111,8 @@ class NodeStatus {
   // True for the first rank of the node that calls it.
   bool first_to_fail() const { return status_->failed.exchange(1) == 0; }
 
-  // From now on this process is lost if it is gone, unless it was asked to end. Call it once interrupts are handled.
+  // From now on the others report this process as lost if it ends without having been asked to. Call this function
+  // once interrupts are handled.
   void expect_to_stay() const {
     std::atomic<int>& state = status_->entries[own_].state;
     state = expected;

@@ -22,7 +22,7 @@ class MpiMicroBatches {
     if (state.options.outages && state.is_worker()) outages_ = state.options.outages->of(state.self);
   }
 
-  // Thrown through the program of a worker whose micro-batch never ends, once all other workers are through.
+  // Ends the program of a worker whose micro-batch never ends, once all other workers have finished.
   struct EndlessMicroBatch {};
 
   // See Cluster.
