@@ -22,10 +22,11 @@
 
 namespace syncopate {
 
-// Returns a number of things for users: "1 run", "3 runs".
+// Returns a number of things for users: "1 run", "3 runs", "2 micro-batches".
 template <std::integral Number>
 std::string counted(Number number, std::string_view noun) {
-  return std::to_string(number).append(" ").append(noun).append(number == 1 ? "" : "s");
+  const std::string_view plural = noun.ends_with("ch") ? "es" : "s";
+  return std::to_string(number).append(" ").append(noun).append(number == 1 ? "" : plural);
 }
 
 // A key with several values in [sweep] or [tune]: its values (a list or a range), and a label for each value.
