@@ -105,8 +105,9 @@ std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
   for (const ResultRow* row : rows) names = std::max(names, common_point(*row).size());
   const auto has_all_names = [names](const ResultRow* row) { return common_point(*row).size() == names; };
   std::vector<PointRows> places, beside;
-  for (const auto& [point, members] :
-       grouped_by([](const ResultRow* row) { return common_point(*row); }, rows | std::views::filter(has_all_names))) {
+  std::vector<const ResultRow*> named;
+  std::ranges::copy_if(rows, std::back_inserter(named), has_all_names);
+  for (const auto& [point, members] : grouped_by([](const ResultRow* row) { return common_point(*row); }, named)) {
     std::vector<PointRows> parts;
     if (has_twins(members))
       for (const ResultRow* row : members) add_by_configuration(parts, row);
@@ -462,9 +463,10 @@ std::string time_to_target_text(std::span<const RunSummary> seeds) {
 
 ResultTable result_columns(std::span<const RunSummary> runs, const std::string& clock,
                            const std::map<std::string, std::string>& methods) {
-  const auto rows =
-      grouped_by([](const RunSummary& run) { return run_label(run); },
-                 runs | std::views::filter([](const RunSummary& run) { return run.status == RunStatus::finished; }));
+  std::vector<RunSummary> finished;
+  std::ranges::copy_if(runs, std::back_inserter(finished),
+                       [](const RunSummary& run) { return run.status == RunStatus::finished; });
+  const auto rows = grouped_by([](const RunSummary& run) { return run_label(run); }, finished);
   ResultTable result;
   if (rows.empty()) return result;
   std::vector<const Column*> shown;

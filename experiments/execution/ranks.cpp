@@ -13,7 +13,6 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <ranges>
 #include <set>
 
 #include "experiments/execution/tuning.hpp"
@@ -57,7 +56,9 @@ std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) 
 template <typename Of>
 std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankReport>& reports, Of of) {
   const auto text_of = [&](int rank) { return of(reports[static_cast<std::size_t>(rank)].handshake); };
-  return grouped_by(text_of, std::views::iota(0, static_cast<int>(reports.size())));
+  std::vector<int> ranks(reports.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return grouped_by(text_of, ranks);
 }
 
 std::string explain_faults(const std::vector<RankReport>& reports) {
