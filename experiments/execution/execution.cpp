@@ -320,9 +320,10 @@ class KeptCounter {
             .longest = kinds_->longest()};
   }
   void serialise(StateArchive& archive) { archive(kept_.by_class, kept_.by_length, recent_); }
-  void evaluate(const Objective& objective, const std::vector<float>& parameters, Step steps,
+  void evaluate(const Objective& objective, const std::vector<float>& parameters, Step steps, const RunTotals& totals,
                 KeptSamples& result) const {
-    if (!result.by_class.offered.empty() && result.by_class.offered != result.by_class.kept)
+    const bool knows_offered = !result.by_class.offered.empty() || !result.by_length.offered.empty();
+    if (knows_offered && are_of_file(steps, totals) && drops(totals))
       result.gradient_bias = bias_in_last_steps(objective, parameters, steps);
     for (const auto& samples : kinds_->test_samples()) {
       const EvaluationSums sums = objective.evaluate_samples(parameters.data(), nullptr, Split::test, samples);
@@ -341,7 +342,7 @@ class KeptCounter {
     const std::int64_t row = of.step.value() % recent_steps_ * run_.cluster.workers + of.worker.value;
     return static_cast<std::size_t>(row * run_.cluster.micro_batches + of.index);
   }
-  // nullopt if workers do not all take the same steps, if there are fewer than two steps, or if all was dropped.
+  // Requires are_of_file(). nullopt if there are fewer than two steps, or if the even or the odd ones keep nothing.
   std::optional<GradientBias> bias_in_last_steps(const Objective& objective, const std::vector<float>& parameters,
                                                  Step steps) const {
     std::vector<MicroBatch> kept, dropped;
@@ -369,11 +370,13 @@ class KeptCounter {
       if (totals.kept[worker] + totals.dropped[worker] != each) return false;
     return true;
   }
+  static bool drops(const RunTotals& totals) {
+    return std::ranges::any_of(totals.dropped, [](std::int64_t count) { return count != 0; });
+  }
   // Whether the kept samples are among the offered ones; false if the method used micro-batches of other steps. If
   // nothing is dropped, the two must be equal.
   bool agrees(const KindCounts& offered, const RunTotals& totals) const {
-    const bool drops = std::ranges::any_of(totals.dropped, [](std::int64_t count) { return count != 0; });
-    if (!drops) return kept_.by_class == offered.by_class && kept_.by_length == offered.by_length;
+    if (!drops(totals)) return kept_.by_class == offered.by_class && kept_.by_length == offered.by_length;
     return std::ranges::equal(kept_.by_class, offered.by_class, std::less_equal<>()) &&
            std::ranges::equal(kept_.by_length, offered.by_length, std::less_equal<>());
   }
@@ -396,7 +399,7 @@ void report_samples(const ExecutionBackend& backend, const Objective* objective,
   for (const StepRow& row : outcome.recording.rows) last_step = std::max(last_step, row.step);
   outcome.samples = kept.result(last_step, *outcome.totals);
   if (kept.needs_model(objective) && !outcome.recording.parameters.empty())
-    kept.evaluate(*objective, outcome.recording.parameters.front(), last_step, *outcome.samples);
+    kept.evaluate(*objective, outcome.recording.parameters.front(), last_step, *outcome.totals, *outcome.samples);
 }
 
 void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& backend, Progress& progress,

@@ -119,6 +119,25 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
   }
 }
 
+// Gradients are told apart by step, which needs workers that all take the same steps. Asynchronous workers do not, though
+// the samples that they were offered are known.
+TEST_F(SamplesKept, TheBiasIsEstimatedOnlyIfAllWorkersTakeTheSameSteps) {
+  const std::string trains =
+      "training={model='linear',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
+      "learning_rate={schedule='constant',peak=0.1}}";
+  for (const auto& [method, is_estimated] :
+       {std::pair<std::string, bool>{"{algorithm='random-drop',drop_rate=0.3,from_step=0}", true},
+        {"{algorithm='async-sgd',maximum_staleness=2}", false},
+        {"{algorithm='sync-sgd'}", false}}) {
+    SCOPED_TRACE(method);
+    const auto run = load({"methods=[" + method + "]", "recording={samples=true}", trains}).runs.at(0);
+    const RunSummary summary = summarise(run, outcome_of(run));
+    EXPECT_FALSE(summary.samples_kept->by_class.offered.empty());
+    EXPECT_EQ(summary.dropped_micro_batches > 0, method != "{algorithm='sync-sgd'}");
+    EXPECT_EQ(summary.samples_kept->gradient_bias.has_value(), is_estimated);
+  }
+}
+
 TEST_F(SamplesKept, WithoutDroppingAllIsKept) {
   for (const std::string method :
        {"{algorithm='sync-sgd'}", "{algorithm='local-sgd',period={rule='constant',steps=4}}"}) {
