@@ -24,8 +24,7 @@ SimulationState::SimulationState(const SimulatedOptions& given)
 
 void SimulationState::fail_for_end_of_clock(Rank rank) const { throw RunFailure(explain_end_of_clock(name(rank))); }
 
-void SimulationState::record_duration(Rank rank, const MicroBatch& slot, Duration duration) {
-  if (!options.record || !options.record->durations) return;
+void SimulationState::add_duration(Rank rank, const MicroBatch& slot, Duration duration) {
   const Duration added = options.compute_time.added(rank, slot.step, static_cast<std::uint32_t>(slot.index));
   options.record->durations->push_back({rank, slot.step, slot.index, duration, added});
 }
@@ -119,8 +118,7 @@ Duration DurationPrefetch::of(const MicroBatch& micro_batch) {
   return ahead.times[static_cast<std::size_t>(micro_batch.index - ahead.first)];
 }
 
-void SleepTracker::begin(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
-  if (none()) return;
+void SleepTracker::begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
   pauses_[worker] = {.sleep = sleep_after(slot),
                      .cut_at = deadline.at,
                      .trailing_until = later(state_[worker].book.now(), state_.options.pauses->trailing())};

@@ -193,7 +193,10 @@ class SimulationState {
     constexpr int calls_between_polls = 256;
     if (++calls_since_poll_ % calls_between_polls == 0 && interrupted()) throw Interrupted();
   }
-  void record_duration(Rank rank, const MicroBatch& slot, Duration duration);
+  // Inline, because it is called for every micro-batch, and few runs record durations.
+  void record_duration(Rank rank, const MicroBatch& slot, Duration duration) {
+    if (options.record && options.record->durations) add_duration(rank, slot, duration);
+  }
   // Destroys the fibers, which unwinds the programs that have not ended.
   void clear() {
     for (SimulatedParticipant& participant : participants_) participant.fiber.reset();
@@ -229,6 +232,7 @@ class SimulationState {
 
  private:
   [[noreturn]] void fail_for_end_of_clock(Rank rank) const;
+  void add_duration(Rank rank, const MicroBatch& slot, Duration duration);
 
   Time now_{};
   EventQueue<Event> events_;
@@ -312,7 +316,9 @@ class SleepTracker {
   }
 
   // The following do nothing in runs without pauses.
-  void begin(Rank worker, const MicroBatch& slot, const Deadline& deadline);
+  void begin(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
+    if (!none()) begin_one(worker, slot, deadline);
+  }
   void end(Rank worker) {
     if (!none()) end_one(worker);
   }
@@ -326,6 +332,7 @@ class SleepTracker {
     Time cut_at{};  // latest end of the sleep
     Time trailing_until{};
   };
+  void begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline);
   void end_one(Rank worker);
   void pass(Rank worker, Time until, const char* what);
 
