@@ -83,17 +83,8 @@ int giver(const GradientSum::Chunk& chunk, const GradientSum& sum, const Divided
   return (sum.at.empty() ? places_of(chunk, divided) : sum.at).lowest();
 }
 
-// Layout of an exchanged sum in floats: the gradient; for a wide sum, the rest of the double-precision gradient; the
-// normalisation statistics.
-struct Layout {
-  std::size_t parameters;
-  std::size_t buffers;
-  bool wide;
-  std::size_t size() const { return (wide ? 2 : 1) * parameters + buffers; }
-};
-
-// The part of the sum that this process contributes. Releases the values of chunks that nothing else needs.
-FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& divided) {
+// Returns the values of the part that this process contributes. Releases the values of chunks that nothing else needs.
+FlatVector part_of(GradientSum& sum, const Objective& objective, const DividedWork& divided) {
   GradientSum part;
   part.wide = sum.wide;
   part.factors = sum.factors;
@@ -105,43 +96,26 @@ FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& di
     chunk.result.buffers_sum.clear();
     chunk.kept = nullptr;
   }
-  FlatVector values(layout.size());
-  const std::span<float> all = values.span();
-  const std::span<float> high = all.first(layout.parameters), buffers = all.last(layout.buffers);
-  if (layout.wide)
-    write_wide_block(part, 1, 0, high, all.subspan(layout.parameters, layout.parameters));
-  else
-    write_block(part, 1, 0, high);
-  std::ranges::fill(buffers, 0.0f);
-  add_buffers(part, buffers);
+  FlatVector values(values_size(objective, sum.wide));
+  write_values(part, 1, objective, sum.wide, values.data());
   return values;
 }
 
-FlatVector sum_of(const std::vector<Payload>& parts, const Layout& layout) {
-  FlatVector values(layout.size());
+FlatVector sum_of(const std::vector<Payload>& parts, const Objective& objective, bool wide) {
+  FlatVector values(values_size(objective, wide));
   float* const out = values.data();
-  std::copy_n(floats(parts.front()), layout.size(), out);
-  for (std::size_t i = 1; i < parts.size() && !layout.wide; ++i) add(out, floats(parts[i]), layout.size());
-  if (!layout.wide) return values;
-  const std::size_t size = layout.parameters;
+  std::copy_n(floats(parts.front()), values.size(), out);
+  for (std::size_t i = 1; i < parts.size() && !wide; ++i) add(out, floats(parts[i]), values.size());
+  if (!wide) return values;
+  const std::size_t size = objective.parameters();
   for (std::size_t at = 0; at < size; ++at) {
     double sum = 0;
     for (const Payload& part : parts) sum += static_cast<double>(floats(part)[at]) + floats(part)[size + at];
     out[at] = static_cast<float>(sum);
     out[size + at] = static_cast<float>(sum - out[at]);
   }
-  for (std::size_t i = 1; i < parts.size(); ++i) add(out + 2 * size, floats(parts[i]) + 2 * size, layout.buffers);
+  for (std::size_t i = 1; i < parts.size(); ++i) add(out + 2 * size, floats(parts[i]) + 2 * size, objective.buffers());
   return values;
-}
-
-void fill(GradientSum& whole, const std::vector<Payload>& parts, const Layout& layout) {
-  const Payload values = parts.size() > 1 ? payload_of(sum_of(parts, layout)) : parts.front();
-  const float* part = floats(values);
-  for (GradientSum::Chunk& chunk : whole.chunks) {
-    chunk.result.segments.push_back({.offset = 0, .size = layout.parameters, .data = part, .owner = values.owner});
-    part += layout.parameters;
-  }
-  whole.chunks.front().result.buffers_sum.assign(part, part + layout.buffers);
 }
 
 // Decides where each chunk is evaluated, and at which processes the sum can be read afterwards. A chunk is evaluated
@@ -473,7 +447,6 @@ std::shared_ptr<GradientSum> sum_at(const std::shared_ptr<GradientSum>& sum, Pro
   submit_chunks(sum, objective, executor, divided);
   if (!divided || sum->at.covers(places)) return sum;
   if (sum->whole) return sum->whole;
-  const Layout layout{objective->parameters(), objective->buffers(), sum->wide};
   ProcessSet givers = ProcessSet::none();
   for (const GradientSum::Chunk& chunk : sum->chunks) givers = givers | ProcessSet::only(giver(chunk, *sum, *divided));
   const auto whole = new_sum();
@@ -481,9 +454,12 @@ std::shared_ptr<GradientSum> sum_at(const std::shared_ptr<GradientSum>& sum, Pro
   whole->wide = sum->wide;
   whole->micro_batches = sum->micro_batches;
   whole->chunks.resize(sum->wide ? 2 : 1);
-  const auto give = [sum, layout, divided] { return payload_of(part_of(*sum, layout, *divided)); };
-  const auto take = [whole = std::weak_ptr(whole), layout](const std::vector<Payload>& parts) {
-    if (const auto filled = whole.lock()) fill(*filled, parts, layout);
+  const auto give = [sum, objective, divided] { return payload_of(part_of(*sum, *objective, *divided)); };
+  const auto take = [whole = std::weak_ptr(whole), objective](const std::vector<Payload>& parts) {
+    const auto filled = whole.lock();
+    if (!filled) return;  // nothing needs the sum any more
+    read_values(*filled, parts.size() > 1 ? payload_of(sum_of(parts, *objective, filled->wide)) : parts.front(),
+                *objective);
   };
   whole->tasks.push_back(divided->exchange(givers, ProcessSet::everywhere(), sum->tasks, give, take));
   sum->whole = whole;
@@ -546,6 +522,26 @@ LossSum loss_of(const GradientSum& sum) {
     total.micro_batches += part.micro_batches;
   }
   return total;
+}
+
+void write_values(const GradientSum& sum, double scale, const Objective& objective, bool wide, float* out) {
+  const std::size_t size = objective.parameters();
+  if (wide)
+    write_wide_block(sum, scale, 0, {out, size}, {out + size, size});
+  else
+    write_block(sum, scale, 0, {out, size});
+  const std::span<float> buffers(out + (wide ? 2 : 1) * size, objective.buffers());
+  std::ranges::fill(buffers, 0.0f);
+  add_buffers(sum, buffers);
+}
+
+void read_values(GradientSum& sum, const Payload& values, const Objective& objective) {
+  const float* part = floats(values);
+  for (GradientSum::Chunk& chunk : sum.chunks) {
+    chunk.result.segments.push_back({.offset = 0, .size = objective.parameters(), .data = part, .owner = values.owner});
+    part += objective.parameters();
+  }
+  sum.chunks.front().result.buffers_sum.assign(part, part + objective.buffers());
 }
 
 void add_buffers(const GradientSum& sum, std::span<float> total) {

@@ -208,6 +208,15 @@ LossSum loss_of(const GradientSum& sum);
 // Adds the normalisation buffers after each micro-batch to `total`, if the model has any.
 void add_buffers(const GradientSum& sum, std::span<float> total);
 
+// The values of a sum in one vector: the sum of gradients; for a wide sum, the double-precision sum minus these floats;
+// the sum of the normalisation buffers. write_values() writes scale x the sum. read_values() makes them the values of a
+// new sum, which has one chunk, or two if it is wide.
+inline std::size_t values_size(const Objective& objective, bool wide) {
+  return (wide ? 2 : 1) * objective.parameters() + objective.buffers();
+}
+void write_values(const GradientSum& sum, double scale, const Objective& objective, bool wide, float* out);
+void read_values(GradientSum& sum, const Payload& values, const Objective& objective);
+
 // Submits the sum and returns a sum that can be read at all of `places`: the same one, if all places have it. Otherwise
 // its values are exchanged, once, and the returned sum reads these. Exchanged values have the same bits in all
 // processes, but differ by rounding from the sum itself.

@@ -309,17 +309,12 @@ void Training::weigh_tensors(const Gradient& shared, std::span<const double> con
 
 Gradient Training::clipped(Gradient gradient, std::int64_t micro_batches) {
   if (!objective_ || options_.clip_norm == 0) return gradient;
-  const std::size_t parameters = objective_->parameters();
   const CellPtr cell = new_cell();
-  const auto clip = [=, size = gradient_size(), most = options_.clip_norm, out = cell](const GradientSum& sum,
-                                                                                       double scale) {
-    const double norm = norm_of(sum, scale, 0, parameters) / static_cast<double>(micro_batches);
-    FlatVector values(size);
-    const std::span<float> all = values.span(), statistics = all.subspan(parameters);
-    write_block(sum, scale * clipping_factor(norm, most), 0, all.first(parameters));
-    std::ranges::fill(statistics, 0.0f);
-    if (!statistics.empty()) add_buffers(sum, statistics);
-    out->value = std::move(values);
+  const auto clip = [micro_batches, objective = objective_, most = options_.clip_norm, cell](const GradientSum& sum,
+                                                                                             double scale) {
+    const double norm = norm_of(sum, scale, 0, objective->parameters()) / static_cast<double>(micro_batches);
+    cell->value = FlatVector(values_size(*objective, /*wide=*/false));
+    syncopate::write_values(sum, scale * clipping_factor(norm, most), *objective, /*wide=*/false, cell->value.data());
   };
   cell->at = place();
   cell->producer = submit_on(gradient, {}, clip);
@@ -968,14 +963,7 @@ void Training::write_values(const Gradient& gradient, float* out) {
   double scale = 1;
   const auto sum = readable(fixed(gradient, scale), ProcessSet::everywhere());
   for (const auto& task : sum->tasks) executor_.wait(task);
-  const std::size_t size = objective_->parameters();
-  if (gradient.wide())
-    write_wide_block(*sum, scale, 0, {out, size}, {out + size, size});
-  else
-    write_block(*sum, scale, 0, {out, size});
-  const std::span<float> buffers(out + gradient_size(gradient.wide()) - objective_->buffers(), objective_->buffers());
-  std::fill(buffers.begin(), buffers.end(), 0.0f);
-  add_buffers(*sum, buffers);
+  syncopate::write_values(*sum, scale, *objective_, gradient.wide(), out);
 }
 
 Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time, bool wide,
@@ -987,22 +975,13 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
   }
   const bool is_replayed = CheckpointLog::replays_here();  // restored later with all other values
   assert(is_replayed || values.size() == gradient_size(wide));
-  auto owner = std::make_shared<FlatVector>(std::move(values));
-  const std::size_t size = objective_->parameters();
   auto sum = new_sum();
   sum->submitted = true;
   sum->wide = wide;
   sum->micro_batches = micro_batches;
   sum->carried = std::move(carried);
-  if (is_replayed) {
-    sum->chunks.resize(wide ? 2 : 1);
-    return Gradient(std::move(sum), micro_batches, compute_time);
-  }
-  const float* part = owner->data();
-  // The second part of a wide gradient becomes a chunk that is added to the first.
-  for (int i = 0; i < (wide ? 2 : 1); ++i, part += size)
-    sum->chunks.emplace_back().result.segments.push_back({.offset = 0, .size = size, .data = part, .owner = owner});
-  sum->chunks.front().result.buffers_sum.assign(part, std::as_const(*owner).data() + owner->size());
+  sum->chunks.resize(wide ? 2 : 1);  // the second part of a wide gradient is added to the first
+  if (!is_replayed) read_values(*sum, payload_of(std::move(values)), *objective_);
   return Gradient(std::move(sum), micro_batches, compute_time);
 }
 
@@ -1088,16 +1067,12 @@ Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> 
   sum->micro_batches = micro_batches;
   sum->carried = std::move(carried);
   sum->chunks.emplace_back();
-  const auto evaluate = [sum = std::weak_ptr(sum), size = objective_->parameters(), all = gradient_size(),
-                         fill = std::move(fill)] {
+  const auto evaluate = [sum = std::weak_ptr(sum), objective = objective_, fill = std::move(fill)] {
     const auto filled = sum.lock();
     if (!filled) return;  // nothing needs the sum any more
-    auto owner = std::make_shared<FlatVector>(all);
-    fill(owner->data());
-    const float* const values = std::as_const(*owner).data();
-    PartialGradient& result = filled->chunks.front().result;
-    result.segments.push_back({.offset = 0, .size = size, .data = values, .owner = owner});
-    result.buffers_sum.assign(values + size, values + all);
+    FlatVector values(values_size(*objective, /*wide=*/false));
+    fill(values.data());
+    read_values(*filled, payload_of(std::move(values)), *objective);
   };
   sum->tasks.push_back(executor_.submit(evaluate, brought(reads, ProcessSet::everywhere())));
   return Gradient(sum, micro_batches);

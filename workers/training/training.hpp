@@ -336,13 +336,9 @@ class Training {
   // The mean of the micro-batches' mean losses. NaN if this process evaluated none of them, as in time-only runs.
   double loss(const Gradient& gradient);
 
-  // The functions below are for clusters that send bytes (MPI). A gradient's values are (P + buffers,): the sum of
-  // gradients, then the sum over micro-batches of the normalisation buffers after each. A wide gradient has P more
-  // floats between the two: the double-precision sum minus the first P floats. write_values waits until the gradient is
-  // computed; an empty gradient writes zeros.
-  std::size_t gradient_size(bool wide = false) const {
-    return objective_ ? (wide ? 2 : 1) * objective_->parameters() + objective_->buffers() : 0;
-  }
+  // The functions below are for clusters that send bytes (MPI). A gradient's values are those of its sum
+  // (values_size). write_values() waits until the gradient is computed; an empty gradient writes zeros.
+  std::size_t gradient_size(bool wide = false) const { return objective_ ? values_size(*objective_, wide) : 0; }
   void write_values(const Gradient& gradient, float* out);
   // Makes a gradient from received values. `carried` are the micro-batches known to be in them, for Options::on_kept.
   Gradient gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time = {}, bool wide = false,
