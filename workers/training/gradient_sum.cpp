@@ -47,7 +47,7 @@ namespace {
 // The sum from which to read a nested chunk: the nested sum itself or, if each process has only a part of it, its
 // exchanged values.
 const GradientSum& values_of(const GradientSum::Chunk& nested) {
-  return nested.nested->at.empty() ? *nested.nested->whole : *nested.nested;
+  return nested.sum->at.empty() ? *nested.sum->whole : *nested.sum;
 }
 
 // The processes that have a model's parameters and normalisation statistics. If no process has both, sends the
@@ -75,7 +75,7 @@ std::optional<int> only_process(const GradientSum& sum, const DividedWork& divid
 }
 
 ProcessSet places_of(const GradientSum::Chunk& chunk, const DividedWork& divided) {
-  return chunk.nested ? values_of(chunk).at : divided.normalised(ProcessSet::only(chunk.evaluator));
+  return chunk.sum ? values_of(chunk).at : divided.normalised(ProcessSet::only(chunk.evaluator));
 }
 
 // The process that contributes the chunk to the exchanged sum.
@@ -91,7 +91,7 @@ FlatVector part_of(GradientSum& sum, const Objective& objective, const DividedWo
   for (GradientSum::Chunk& chunk : sum.chunks) {
     if (giver(chunk, sum, divided) != divided.self()) continue;
     part.chunks.push_back(chunk);
-    if (!sum.at.empty() || chunk.nested) continue;  // these chunks may still be read
+    if (!sum.at.empty() || chunk.sum) continue;  // these chunks may still be read
     chunk.result.segments.clear();
     chunk.result.buffers_sum.clear();
     chunk.kept = nullptr;
@@ -127,9 +127,9 @@ void place_chunks(GradientSum& sum, const std::shared_ptr<const Objective>& obje
   const std::optional<int> only = only_process(sum, divided);
   std::vector<GradientSum::Chunk*> free;
   for (GradientSum::Chunk& chunk : sum.chunks) {
-    if (chunk.nested) {
-      submit_chunks(chunk.nested, objective, executor, &divided);
-      if (chunk.nested->at.empty()) sum_at(chunk.nested, ProcessSet::everywhere(), objective, executor, &divided);
+    if (chunk.sum) {
+      submit_chunks(chunk.sum, objective, executor, &divided);
+      if (chunk.sum->at.empty()) sum_at(chunk.sum, ProcessSet::everywhere(), objective, executor, &divided);
     } else if (chunk.at) {
       const ProcessSet places = places_of(*chunk.at, divided);
       const int own = divided.process_of(chunk.micro_batches.front().worker);
@@ -145,17 +145,10 @@ void place_chunks(GradientSum& sum, const std::shared_ptr<const Objective>& obje
   for (const GradientSum::Chunk& chunk : sum.chunks) sum.at = sum.at & places_of(chunk, divided);
 }
 
-struct Group {
-  ModelStatePtr at;
-  double scale;
-  PartialBackward layers;
-  std::vector<MicroBatch> micro_batches;
-};
-
 // Groups micro-batches by model, weight and remaining layers. Each group is sorted, and groups are ordered by their
 // first micro-batch, and not by addresses, which differ from run to run. Cut micro-batches come last.
-std::vector<Group> group(std::span<const Gradient::Term> terms) {
-  std::vector<Group> groups;
+std::vector<Gradient::Term> group(std::span<const Gradient::Term> terms) {
+  std::vector<Gradient::Term> groups;
   // Compares only parameters and buffers, on which gradients depend, because models that workers have adopted differ in
   // their moments.
   std::map<std::tuple<const Cell*, const Cell*, double, PartialBackward>, std::size_t> place;
@@ -163,12 +156,12 @@ std::vector<Group> group(std::span<const Gradient::Term> terms) {
     if (!term.at) continue;
     const auto [found, is_new] =
         place.try_emplace({term.at->parameters.get(), term.at->buffers.get(), term.scale, term.layers}, groups.size());
-    if (is_new) groups.push_back({term.at, term.scale, term.layers, {}});
+    if (is_new) groups.push_back({.at = term.at, .scale = term.scale, .layers = term.layers});
     auto& list = groups[found->second].micro_batches;
     list.insert(list.end(), term.micro_batches.begin(), term.micro_batches.end());
   }
-  for (Group& g : groups) std::sort(g.micro_batches.begin(), g.micro_batches.end());
-  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+  for (Gradient::Term& each : groups) std::ranges::sort(each.micro_batches);
+  std::sort(groups.begin(), groups.end(), [](const Gradient::Term& a, const Gradient::Term& b) {
     const bool a_is_cut = !a.layers.are_all(), b_is_cut = !b.layers.are_all();
     return std::tie(a_is_cut, a.micro_batches.front(), a.scale, a.layers) <
            std::tie(b_is_cut, b.micro_batches.front(), b.scale, b.layers);
@@ -185,7 +178,7 @@ std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) 
 
 // The number of chunks of a group. If its workers belong to several processes, it is a multiple of their number, so
 // that each process gets equally many chunks.
-std::int64_t number_of_pieces(const Group& group, const Objective& objective, const DividedWork* divided) {
+std::int64_t number_of_pieces(const Gradient::Term& group, const Objective& objective, const DividedWork* divided) {
   const auto count = static_cast<std::int64_t>(group.micro_batches.size());
   const std::int64_t pieces = number_of_chunks(count * objective.samples_per_micro_batch(), objective.chunk_samples());
   if (!divided || pieces == 1 ||
@@ -227,7 +220,7 @@ void add_block(const GradientSum& sum, double factor, std::size_t begin, std::sp
 template <typename Real>
 void add_chunks(const GradientSum& sum, double factor, std::size_t begin, std::span<Real> out, bool& first) {
   for (const auto& chunk : sum.chunks) {
-    if (chunk.nested) {
+    if (chunk.sum) {
       add_block(values_of(chunk), factor * chunk.scale, begin, out, first);
     } else if (const auto& segments = chunk.segments(); !segments.empty()) {
       if (first && !chunk.layers.are_all()) {  // the segments have gaps
@@ -351,23 +344,6 @@ Payload payload_of(FlatVector values) {
   return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
 }
 
-void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out) {
-  out.insert(out.end(), sum.carried.begin(), sum.carried.end());
-  for (const GradientSum::Chunk& chunk : sum.chunks) {
-    if (chunk.scale == 0 || !chunk.layers.are_all()) continue;
-    out.insert(out.end(), chunk.micro_batches.begin(), chunk.micro_batches.end());
-    if (chunk.nested) append_micro_batches(*chunk.nested, out);
-  }
-}
-
-void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out) {
-  for (const Gradient::Term& term : gradient.terms()) {
-    if (term.scale == 0 || !term.layers.are_all()) continue;
-    out.insert(out.end(), term.micro_batches.begin(), term.micro_batches.end());
-    if (term.sum) append_micro_batches(*term.sum, out);
-  }
-}
-
 std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
                                      const DividedWork* divided) {
   const auto& terms = gradient.terms();
@@ -384,18 +360,18 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
     merged = merge_weights(terms);
     sum->micro_batches = count_buffers(terms, merged);
   }
-  for (Group& group : group(sum->wide ? merged : terms)) {
+  for (const Gradient::Term& group : group(sum->wide ? merged : terms)) {
     const auto count = static_cast<std::int64_t>(group.micro_batches.size());
     const std::int64_t pieces = number_of_pieces(group, objective, divided);
     for (std::int64_t i = 0; i < pieces; ++i) {
       const auto begin = group.micro_batches.begin() + count * i / pieces;
       const auto end = group.micro_batches.begin() + count * (i + 1) / pieces;
       sum->chunks.push_back(
-          {.at = group.at, .micro_batches = {begin, end}, .scale = group.scale, .layers = group.layers});
+          {{.at = group.at, .micro_batches = {begin, end}, .scale = group.scale, .layers = group.layers}});
     }
   }
   for (const Gradient::Term& term : terms)
-    if (term.sum) sum->chunks.push_back({.scale = term.scale, .nested = term.sum});
+    if (term.sum) sum->chunks.push_back({{.sum = term.sum, .scale = term.scale}});
   return sum;
 }
 
@@ -424,8 +400,8 @@ void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_pt
   if (divided) place_chunks(*sum, objective, executor, *divided);
   for (std::size_t i = 0; i < sum->chunks.size(); ++i) {
     auto& chunk = sum->chunks[i];
-    if (chunk.nested) {
-      submit_chunks(chunk.nested, objective, executor, divided);
+    if (chunk.sum) {
+      submit_chunks(chunk.sum, objective, executor, divided);
       const auto& tasks = values_of(chunk).tasks;
       sum->tasks.insert(sum->tasks.end(), tasks.begin(), tasks.end());
     } else if (divided && chunk.evaluator != divided->self()) {
@@ -494,7 +470,7 @@ void add_kept_of_pass(const GradientSum& sum, float* out) { sum.chunks.front().k
 const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size) {
   if (sum.chunks.size() != 1 || !sum.factors.empty() || scale != 1) return nullptr;
   const GradientSum::Chunk& chunk = sum.chunks.front();
-  if (chunk.nested || chunk.scale != 1) return nullptr;
+  if (chunk.sum || chunk.scale != 1) return nullptr;
   for (const GradientSegment& segment : chunk.segments())
     if (segment.offset <= begin && begin + size <= segment.offset + segment.size)
       return segment.data + (begin - segment.offset);
@@ -515,8 +491,8 @@ LossSum loss_of(const GradientSum& sum) {
   LossSum total;
   for (const auto& chunk : sum.chunks) {
     if (!chunk.layers.are_all()) continue;
-    const LossSum part = chunk.nested
-                             ? loss_of(*chunk.nested)
+    const LossSum part = chunk.sum
+                             ? loss_of(*chunk.sum)
                              : LossSum{chunk.result.loss_sum, static_cast<std::int64_t>(chunk.micro_batches.size())};
     total.loss += part.loss;
     total.micro_batches += part.micro_batches;
@@ -546,7 +522,7 @@ void read_values(GradientSum& sum, const Payload& values, const Objective& objec
 
 void add_buffers(const GradientSum& sum, std::span<float> total) {
   for (const auto& chunk : sum.chunks) {
-    if (chunk.nested) add_buffers(values_of(chunk), total);
+    if (chunk.sum) add_buffers(values_of(chunk), total);
     assert(chunk.result.buffers_sum.empty() || chunk.result.buffers_sum.size() == total.size());
     for (std::size_t i = 0; i < chunk.result.buffers_sum.size(); ++i) total[i] += chunk.result.buffers_sum[i];
   }

@@ -103,14 +103,10 @@ inline const float* floats(const Payload& payload) { return static_cast<const fl
 class KeptOfPass;
 
 struct GradientSum {
-  // A chunk: micro-batches that are evaluated together, as one large batch. Chunks are cut from the sorted list of
-  // micro-batches by fixed rules, so the order of summation depends only on the list.
-  struct Chunk {
-    ModelStatePtr at{};  // null once its evaluation is submitted
-    std::vector<MicroBatch> micro_batches{};
-    double scale = 1;
-    PartialBackward layers{};               // if some are missing, losses and buffers are ignored
-    std::shared_ptr<GradientSum> nested{};  // another sum instead of micro-batches; multiplied by scale
+  // A term whose micro-batches are evaluated together, as one large batch, or a nested sum. `at` is null once its
+  // evaluation is submitted. Chunks are cut from the sorted list of micro-batches by fixed rules, so the order of
+  // summation depends only on the list.
+  struct Chunk : Gradient::Term {
     PartialGradient result{};
     // The chunk's part of a forward and backward pass that several sums share; its values are computed when first
     // requested. Null: `result` has all values.
@@ -159,10 +155,6 @@ struct GradientSum {
 // number of processes.
 std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
                                      const DividedWork* divided = nullptr);
-
-// Appends the micro-batches known to be in a sum, except those that contribute only statistics or only some layers.
-void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out);
-void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out);
 
 // Evaluates the chunk at `at`, the model that was moved out of it. Does nothing if `at` is null, because the chunk is
 // nested or already has values.

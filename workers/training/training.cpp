@@ -12,18 +12,28 @@ namespace syncopate {
 
 namespace {
 
-void count(std::vector<double>& counts, const BackwardOrder& order, const PartialBackward& layers, std::size_t more) {
-  for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
-    if (order.is_done(tensor, layers)) counts[tensor] += static_cast<double>(more);
+// The terms of the two functions below are those of a gradient, or the chunks of a sum.
+//
+// Adds the number of micro-batches that contribute to each tensor's gradient to `counts`.
+template <typename Terms>
+void count(std::vector<double>& counts, const BackwardOrder& order, const Terms& terms) {
+  for (const Gradient::Term& term : terms) {
+    if (term.scale == 0) continue;
+    if (term.sum) count(counts, order, term.sum->chunks);
+    for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
+      if (order.is_done(tensor, term.layers)) counts[tensor] += static_cast<double>(term.micro_batches.size());
+  }
 }
 
-void count(std::vector<double>& counts, const BackwardOrder& order, const GradientSum& sum) {
-  for (const auto& chunk : sum.chunks) {
-    if (chunk.scale == 0) continue;
-    if (chunk.nested)
-      count(counts, order, *chunk.nested);
-    else
-      count(counts, order, chunk.layers, chunk.micro_batches.size());
+// Appends the micro-batches known to be in the terms, except those that contribute only statistics or some layers.
+template <typename Terms>
+void append_micro_batches(const Terms& terms, std::vector<MicroBatch>& out) {
+  for (const Gradient::Term& term : terms) {
+    if (term.scale == 0 || !term.layers.are_all()) continue;
+    out.insert(out.end(), term.micro_batches.begin(), term.micro_batches.end());
+    if (!term.sum) continue;
+    out.insert(out.end(), term.sum->carried.begin(), term.sum->carried.end());
+    append_micro_batches(term.sum->chunks, out);
   }
 }
 
@@ -285,13 +295,7 @@ std::optional<Gradient> Training::partial_gradient(std::shared_ptr<GradientSum> 
 std::vector<double> Training::contributions(const Gradient& gradient) const {
   if (!objective_) return {static_cast<double>(gradient.micro_batches())};
   std::vector<double> counts(backward_order_->tensors());
-  for (const Gradient::Term& term : gradient.terms()) {
-    if (term.scale == 0) continue;
-    if (term.sum)
-      count(counts, *backward_order_, *term.sum);
-    else
-      count(counts, *backward_order_, term.layers, term.micro_batches.size());
-  }
+  count(counts, *backward_order_, gradient.terms());
   return counts;
 }
 
@@ -876,13 +880,13 @@ void Training::report_kept(GradientSum& sum) const {
   for (const GradientSum::Chunk& chunk : sum.chunks) {
     if (chunk.scale == 0 || !chunk.layers.are_all()) continue;
     for (const MicroBatch& micro_batch : chunk.micro_batches) options_.on_kept(micro_batch);
-    if (chunk.nested) report_kept(*chunk.nested);
+    if (chunk.sum) report_kept(*chunk.sum);
   }
 }
 
 std::vector<MicroBatch> Training::travelling(const Gradient& gradient) const {
   std::vector<MicroBatch> micro_batches;
-  if (options_.on_kept) append_micro_batches(gradient, micro_batches);
+  if (options_.on_kept) append_micro_batches(gradient.terms(), micro_batches);
   return micro_batches;
 }
 
