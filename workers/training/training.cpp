@@ -59,6 +59,11 @@ std::vector<WeightedVector> vectors_of(const Terms& terms) {
   return vectors;
 }
 
+// All cells of a state; those that it lacks are null.
+std::vector<CellPtr> cells_of(const ModelState& state) {
+  return {state.parameters, state.moments[0].values, state.moments[1].values, state.moments[2].values, state.buffers};
+}
+
 // The number of executor tasks for arithmetic on a flat vector.
 std::size_t number_of_ranges(std::size_t size) {
   // Arithmetic on fewer elements takes less time than waking another thread.
@@ -358,9 +363,7 @@ ProcessSet Training::place_of_reader(std::span<const CellPtr> reads) const {
 // its process.
 ProcessSet Training::place_of_step(const ModelState& state, const Gradient& gradient) const {
   if (!divided_) return ProcessSet::everywhere();
-  const CellPtr cells[] = {state.parameters, state.moments[0].values, state.moments[1].values, state.moments[2].values,
-                           state.buffers};
-  return gradient.reduced() ? place_of_reader(cells) : place();
+  return gradient.reduced() ? place_of_reader(cells_of(state)) : place();
 }
 
 std::vector<double> Training::agreed_numbers(std::size_t count, ProcessSet places,
@@ -373,19 +376,6 @@ std::vector<double> Training::agreed_numbers(std::size_t count, ProcessSet place
   };
   CheckpointLog* const log = CheckpointLog::here();
   return log ? log->numbers_of(count, numbers_of_all) : numbers_of_all();
-}
-
-// Adds up the losses of all processes, each of which knows those of the micro-batches that it evaluated.
-double Training::loss_of_processes(const GradientSum& sum) {
-  const std::int64_t micro_batches = loss_of(sum).micro_batches;
-  if (micro_batches == 0) return std::numeric_limits<double>::quiet_NaN();
-  const auto parts = divided_->exchanged_numbers(ProcessSet::everywhere(), [&] {
-    for (const auto& task : sum.tasks) executor_.wait(task);
-    return std::vector{loss_of(sum).loss};
-  });
-  double loss = 0;
-  for (const auto& part : parts) loss += part.front();
-  return loss / static_cast<double>(micro_batches);
 }
 
 // Each process sends the sum of its inputs. Outside the slice the values are those of the first input.
@@ -715,10 +705,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   if (next->buffers != state->buffers) work->buffers = next->buffers;
 
   // The vector is a temporary: a copy of these pointers would prevent updates in place.
-  std::vector<std::shared_ptr<Task>> inputs =
-      brought(std::vector{state->parameters, state->moments[0].values, state->moments[1].values,
-                          state->moments[2].values, state->buffers},
-              places);
+  std::vector<std::shared_ptr<Task>> inputs = brought(cells_of(*state), places);
   // If the gradient is taken at the stepping model, one task computes the gradient and the update. A gradient at
   // another model is a task of its own, which need not wait for this model and can run during earlier steps.
   const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);
@@ -819,24 +806,20 @@ Training::Training(std::shared_ptr<const Objective> objective, std::shared_ptr<c
 
 ModelStatePtr Training::initial_state() {
   if (!objective_) return nullptr;
-  auto state = new_state({});
-  const auto& start = options_.start;
-  assert(!start || !start->taken.empty() || start->parameters.size() == objective_->parameters());
-  state->parameters = filled_cell(start && start->taken.empty() ? start->parameters : new_parameters());
-  if (objective_->buffers() > 0)
-    state->buffers = filled_cell(start && !start->buffers.empty() ? start->buffers : objective_->initial_buffers());
-  return state;
-}
-
-// The model's initial parameters, with some elements replaced by those of another model (StartingPoint::taken).
-std::vector<float> Training::new_parameters() const {
-  std::vector<float> values = objective_->initial_parameters(options_.seed);
-  if (!options_.start) return values;
-  for (const auto& [from, to, size] : options_.start->taken) {
-    assert(from + size <= options_.start->parameters.size() && to + size <= values.size());
-    std::copy_n(&options_.start->parameters[from], size, &values[to]);
+  static const StartingPoint none;
+  const StartingPoint& start = options_.start ? *options_.start : none;
+  const bool is_copied = !start.parameters.empty() && start.taken.empty();
+  std::vector<float> values = is_copied ? start.parameters : objective_->initial_parameters(options_.seed);
+  assert(values.size() == objective_->parameters());
+  for (const auto& [from, to, size] : start.taken) {
+    assert(from + size <= start.parameters.size() && to + size <= values.size());
+    std::copy_n(&start.parameters[from], size, &values[to]);
   }
-  return values;
+  auto state = new_state({});
+  state->parameters = filled_cell(values);
+  if (objective_->buffers() > 0)
+    state->buffers = filled_cell(!start.buffers.empty() ? start.buffers : objective_->initial_buffers());
+  return state;
 }
 
 Gradient Training::share(const Gradient& gradient) {
@@ -955,10 +938,19 @@ double Training::loss(const Gradient& gradient) {
   const auto sum = fixed(gradient, scale);
   submit_chunks(sum, objective_, executor_, divided_.get());
   return logged_number([&] {
-    if (divided_) return loss_of_processes(*sum);
-    for (const auto& task : sum->tasks) executor_.wait(task);
-    const LossSum total = loss_of(*sum);
-    return total.micro_batches > 0 ? total.loss / static_cast<double>(total.micro_batches) : unknown;
+    const std::int64_t micro_batches = loss_of(*sum).micro_batches;
+    if (micro_batches == 0) return unknown;
+    const auto of_this_process = [&] {
+      for (const auto& task : sum->tasks) executor_.wait(task);
+      return std::vector{loss_of(*sum).loss};
+    };
+    double loss = 0;
+    if (!divided_)
+      loss = of_this_process().front();
+    else
+      for (const auto& part : divided_->exchanged_numbers(ProcessSet::everywhere(), of_this_process))
+        loss += part.front();
+    return loss / static_cast<double>(micro_batches);
   });
 }
 

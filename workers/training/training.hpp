@@ -396,7 +396,6 @@ class Training {
     std::function<void(const std::shared_ptr<Task>&)> submitted;
   };
 
-  std::vector<float> new_parameters() const;
   std::vector<float> values(const CellPtr& cell);
   std::vector<double> distances(const ModelStatePtr& a, const ModelStatePtr& b,
                                 const std::vector<ParameterTensor>& tensors);
@@ -412,7 +411,6 @@ class Training {
                                        std::function<void(const GradientSum&, double)> work);
   bool is_elsewhere(const Held& held);
   bool is_evaluated_at(const GradientSum& sum, ProcessSet places) const;
-  double loss_of_processes(const GradientSum& sum);
   void measure_spread_of_processes(std::vector<WeightedState> states, std::function<void(double)> done);
   ProcessSet place_of_step(const ModelState& state, const Gradient& gradient) const;
   ModelStatePtr submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale, double learning_rate,
