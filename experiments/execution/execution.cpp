@@ -407,7 +407,7 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
   KeptCounter kept(run);
   CheckpointLog log;
   std::optional<CheckpointLog::Scope> logged;
-  if (use) logged.emplace(log);
+  if (use) logged.emplace(&log);
   RunTraining training(run, run.training.make_objective ? run.training.make_objective() : nullptr,
                        backend.mpi ? 0 : backend.threads, kept.on_kept(), backend.processes);
   outcome.samples_per_micro_batch =

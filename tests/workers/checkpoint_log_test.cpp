@@ -33,7 +33,7 @@ struct Trajectory {
 Trajectory take(int threads, StoredBytes* keep, StoredBytes* resume_from, int others = 1) {
   Trajectory trajectory;
   CheckpointLog log;
-  const CheckpointLog::Scope here(log);
+  const CheckpointLog::Scope here(&log);
   Executor executor(threads);
   Training training(trajectory.objective, make_sgd({.momentum = 0.9}), {}, executor);
   if (resume_from) log.replay(*resume_from);
@@ -106,7 +106,7 @@ TEST(CheckpointLog, FailsWhereSomebodyReadsWhatIsNotComputed) {
   first.before_step();
   first.write_log(kept, first.last_number());
   CheckpointLog second;
-  const CheckpointLog::Scope here(second);
+  const CheckpointLog::Scope here(&second);
   second.replay(kept);
   Executor executor(1);
   bool has_run = false;

@@ -235,7 +235,7 @@ class MpiReduction {
   using Part = RingSums::Values;
 
   void write() {
-    const CheckpointLog::Suspended unnoted;  // it runs at times that no replay repeats, and is not needed in the log
+    const CheckpointLog::Scope unnoted(nullptr);  // it runs at times that no replay repeats, and is not needed in the log
     if (training_.time_only()) {
       Collective without_numbers{
           .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};

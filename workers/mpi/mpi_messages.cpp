@@ -296,7 +296,7 @@ std::shared_ptr<const FlatVector> MpiMessages::body_of(const Message& message) {
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
   const ValueLayout layout = layout_of(wide);
-  const CheckpointLog::Suspended unnoted;  // the log needs nothing of this
+  const CheckpointLog::Scope unnoted(nullptr);  // the log needs nothing of this
   FlatVector whole(layout.size());
   if (message.has_model())
     training_.write_averaged(message.model, travels, whole.data());

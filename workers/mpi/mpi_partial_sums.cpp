@@ -45,7 +45,7 @@ StartedCollective MpiPartialSums::start(Collective&& what, const Contribution& c
   if (gradient.micro_batches() > 0 && !(own_->knows_it_is_late && what.late == LateGradient::drop)) {
     values = training.time_only() ? zeros_of(training.parameter_bytes())
                                   : FlatVector(training.gradient_size(gradient.wide()));
-    const CheckpointLog::Suspended unnoted;  // the log needs nothing of this
+    const CheckpointLog::Scope unnoted(nullptr);  // the log needs nothing of this
     training.write_values(gradient, values.data());
   }
   arrive({.worker = state_.self,

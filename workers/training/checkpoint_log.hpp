@@ -18,7 +18,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -80,28 +79,20 @@ class CheckpointLog {
   CheckpointLog(const CheckpointLog&) = delete;
   CheckpointLog& operator=(const CheckpointLog&) = delete;
 
-  // While a Scope exists, this thread's arithmetic is logged. The log is thread-local, because many functions that
+  // While a Scope exists, this thread's arithmetic is logged in `log`. Scope(nullptr) suspends logging, for temporary
+  // values that are created at times which depend on this machine. The log is thread-local, because many functions that
   // submit arithmetic do not know the run.
   class Scope {
    public:
-    explicit Scope(CheckpointLog& log) { here_ = &log; }
-    ~Scope() { here_ = nullptr; }
+    explicit Scope(CheckpointLog* log) : before_(std::exchange(here_, log)) {}
+    ~Scope() { here_ = before_; }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-  };
-  static CheckpointLog* here() { return here_; }  // null: nothing is logged
-
-  // Suspends logging while it exists, for temporary values that are created at times which depend on this machine.
-  class Suspended {
-   public:
-    Suspended() : log_(std::exchange(here_, nullptr)) {}
-    ~Suspended() { here_ = log_; }
-    Suspended(const Suspended&) = delete;
-    Suspended& operator=(const Suspended&) = delete;
 
    private:
-    CheckpointLog* log_;
+    CheckpointLog* before_;
   };
+  static CheckpointLog* here() { return here_; }  // null: nothing is logged
 
   // Whether the run is still being replayed, so that no arithmetic is done.
   bool replays() const { return follows_ || steps_ < replayed_until_; }
@@ -198,6 +189,10 @@ concept Serialisable = requires(Value& value, StateArchive& archive) {
   value.serialise(archive);
 };
 template <typename Values>
+concept Sequence = requires(Values& values) {
+  values.resize(0);
+};
+template <typename Values>
 concept OneBlock = requires(Values& values) {
   values.data();
 };
@@ -246,15 +241,14 @@ class StateArchive {
     static_assert(std::is_trivially_copyable_v<Value> && !std::is_pointer_v<Value>);
     bytes(&value, sizeof(value));
   }
-  template <typename Value>
-  void plain(std::vector<Value>& values) {
+  template <Sequence Values>
+  void plain(Values& values) {
+    using Value = typename Values::value_type;
     resize(values);
-    elements(values);
-  }
-  template <typename Value>
-  void plain(std::deque<Value>& values) {
-    resize(values);
-    elements(values);
+    if constexpr (OneBlock<Values> && std::is_trivially_copyable_v<Value> && !Serialisable<Value>)
+      bytes(values.data(), values.size() * sizeof(Value));
+    else
+      for (Value& value : values) one(value);
   }
   template <typename Value>
   void plain(ByRank<Value>& values) {
@@ -288,10 +282,6 @@ class StateArchive {
       one(values[key]);
     }
   }
-  void plain(std::string& text) {
-    resize(text);
-    elements(text);
-  }
   void plain(FlatVector& values) {
     std::uint64_t size = values.size();
     one(size);
@@ -299,14 +289,6 @@ class StateArchive {
     bytes(values.data(), size * sizeof(float));
   }
 
-  template <typename Values>
-  void elements(Values& values) {
-    using Value = typename Values::value_type;
-    if constexpr (OneBlock<Values> && std::is_trivially_copyable_v<Value> && !Serialisable<Value>)
-      bytes(values.data(), values.size() * sizeof(Value));
-    else
-      for (Value& value : values) one(value);
-  }
   ByteSink* out_ = nullptr;
   ByteSource* in_ = nullptr;
 };

@@ -30,23 +30,14 @@ constexpr std::chrono::microseconds patience{50};
 // Every step allocates and frees vectors of megabytes. By default glibc maps and unmaps blocks of this size, and the
 // page faults cost a tenth of a step's time. With these settings the heap reuses the blocks.
 void keep_large_blocks_in_the_heap() {
-  static const bool done = [] {
-    mallopt(M_MMAP_THRESHOLD, 1 << 30);
-    mallopt(M_TRIM_THRESHOLD, 1 << 30);
-    return true;
-  }();
-  (void)done;
-}
-
-// In a replay (checkpoint_log.hpp), tasks are skipped because another process has already run them.
-bool is_skipped() {
-  const CheckpointLog* const log = CheckpointLog::here();
-  return log && log->replays();
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
 // Call this before values are read. In a replay no task has written them.
-void fail_if_skipped() {
-  if (is_skipped()) throw ReplayMismatch("the replay reads a value that is not logged (see CheckpointLog::numbers_of)");
+void fail_in_a_replay() {
+  if (CheckpointLog::replays_here())
+    throw ReplayMismatch("the replay reads a value that is not logged (see CheckpointLog::numbers_of)");
 }
 
 // Orders the heap so that the task that was submitted first is at the front.
@@ -92,8 +83,8 @@ Executor::~Executor() {
 
 std::shared_ptr<Task> Executor::submit(std::function<void()> work,
                                        std::span<const std::shared_ptr<Task>> prerequisites) {
-  if (is_skipped()) return nullptr;
-  if (pool_.empty()) {  // without threads, all prerequisites have already run
+  if (CheckpointLog::replays_here()) return nullptr;  // another process has already run the task
+  if (pool_.empty()) {                                // without threads, all prerequisites have already run
     throw_if_interrupted();
     work();
     return nullptr;
@@ -103,7 +94,7 @@ std::shared_ptr<Task> Executor::submit(std::function<void()> work,
 
 std::shared_ptr<Task> Executor::submit_elsewhere(std::function<void(const std::shared_ptr<Task>&)> begin,
                                                  std::span<const std::shared_ptr<Task>> prerequisites) {
-  assert(!pool_.empty() && !is_skipped());
+  assert(!pool_.empty() && !CheckpointLog::replays_here());
   auto task = std::make_shared<Task>(nullptr);
   task->begin_elsewhere_ = std::move(begin);
   return submit(std::move(task), prerequisites);
@@ -144,14 +135,14 @@ void Executor::fail(std::exception_ptr failure) {
 }
 
 void Executor::wait(const std::shared_ptr<Task>& task) {
-  fail_if_skipped();
+  fail_in_a_replay();
   if (!task) return;
   std::unique_lock lock(mutex_);
   wait_for({.task = task.get()}, lock);
 }
 
 void Executor::wait_all() {
-  fail_if_skipped();
+  fail_in_a_replay();
   std::unique_lock lock(mutex_);
   wait_for({.outstanding = 0}, lock);
 }
