@@ -572,26 +572,6 @@ bool is_made_of_linear_layers(const Network& network) {
          std::ranges::all_of(network.layers(), treats_samples_separately);
 }
 
-LinearGradients::LinearGradients(std::vector<LinearPass> passes, const at::Tensor& loss, double share)
-    : passes_(std::move(passes)) {
-  std::vector<at::Tensor> outputs;
-  for (const LinearPass& pass : passes_) outputs.push_back(pass.outputs);
-  auto gradients = torch::autograd::grad({loss}, outputs, {at::scalar_tensor(share, loss.options())});
-  for (std::size_t i = 0; i < passes_.size(); ++i) passes_[i].outputs = std::move(gradients[i]);
-}
-
-void LinearGradients::add_to(std::vector<at::Tensor>& parameters, Rows rows) const {
-  for (const LinearPass& pass : passes_) {
-    const at::Tensor by_outputs = pass.outputs.narrow(0, rows.begin, rows.count);
-    const at::Tensor inputs = pass.inputs.narrow(0, rows.begin, rows.count);
-    at::Tensor& weight = parameters[static_cast<std::size_t>(pass.layer.weight)];
-    weight = weight.defined() ? weight.addmm_(by_outputs.t(), inputs) : at::mm(by_outputs.t(), inputs);
-    if (pass.layer.bias < 0) continue;
-    at::Tensor& bias = parameters[static_cast<std::size_t>(pass.layer.bias)];
-    bias = bias.defined() ? bias.add_(by_outputs.sum(0)) : by_outputs.sum(0);
-  }
-}
-
 Mixture drawn_mixture(std::uint64_t seed, const MicroBatch& micro_batch, std::size_t samples, double alpha) {
   const RandomStream stream{
       .seed = seed, .purpose = Purpose::mixup, .worker = micro_batch.worker, .step = micro_batch.step};

@@ -47,12 +47,7 @@ at::Tensor forward_script(const ScriptModule& module, const Network& network, co
                           const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, const SequenceBatch* texts,
                           Mode mode);
 
-// A linear layer with its inputs and outputs in a forward pass. Once the loss has been differentiated with respect to
-// the outputs of all linear layers, the gradient of the weights for any rows of the batch is a product of these rows
-// alone.
-// Shapes:  inputs (n, i); outputs and the loss's gradients with respect to them (n, o); weights (o, i).
-// Cost:    for each list of rows one product of (o, rows) and (rows, i) per layer, as in a separate pass over these
-//          rows; all other work is done once.
+// A linear layer with its inputs (n, i) and outputs (n, o) in a forward pass.
 struct LinearPass {
   layer::Linear layer;
   at::Tensor inputs;
@@ -61,25 +56,6 @@ struct LinearPass {
 
 // Whether all parameters of a network belong to linear layers on vectors, and no layer mixes samples.
 bool is_made_of_linear_layers(const Network& network);
-
-struct Rows {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-};
-
-// The loss's gradients with respect to the outputs of linear layers.
-class LinearGradients {
- public:
-  // Differentiates the loss times `share`, and frees the graph of the loss.
-  LinearGradients(std::vector<LinearPass> passes, const at::Tensor& loss, double share);
-
-  // Adds the part of the gradient that comes from these rows to `parameters`, one tensor per parameter in the network's
-  // order. An undefined tensor becomes its part.
-  void add_to(std::vector<at::Tensor>& parameters, Rows rows) const;
-
- private:
-  std::vector<LinearPass> passes_;  // after construction `outputs` contains the gradients
-};
 
 // Mixup: each sample of a micro-batch is mixed with another sample of it, and so are the losses:
 //   x := (1 - l) x + l x_p,  loss (1 - l) L(y) + l L(y_p).

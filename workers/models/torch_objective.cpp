@@ -56,8 +56,7 @@ LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
 // The losses of which gradients are computed.
 LossSums loss_of(const at::Tensor& outputs, const SampleBatch& batch, double smoothing) {
   if (batch.targets.defined()) return squared_error(outputs, batch.targets);
-  if (batch.weights.defined()) return cross_entropy(outputs, batch.answers, smoothing, batch.weights);
-  return cross_entropy(outputs, batch.answers, smoothing, batch.mixed ? &*batch.mixed : nullptr);
+  return cross_entropy(outputs, batch.answers, smoothing, batch.mixed ? &*batch.mixed : nullptr, batch.weights);
 }
 
 // A model to evaluate, with a copy of its statistics, because forward() takes only mutable ones.
@@ -167,27 +166,38 @@ class Derivatives {
   std::vector<double> sum_;
 };
 
-// The rows of a batch that belong to one list of micro-batches, and the sum of their losses, as in a separate pass.
-struct ListOfRows {
-  Rows rows;
-  double loss_sum = 0;
-};
-
+// Separate gradients from one pass. Once the loss has been differentiated with respect to the outputs of all linear
+// layers, the gradient of the weights for any rows of the batch is a product of these rows alone.
+// Shapes:  inputs (n, i); the loss's gradients with respect to the outputs (n, o); weights (o, i).
+// Cost:    for each list of rows one product of (o, rows) and (rows, i) per layer, as in a separate pass over these
+//          rows; all other work is done once.
 class ApartByProducts : public GradientsApart {
  public:
+  // Differentiates `loss`, the sum over all samples, and frees its graph. `losses` (n,): the reported loss of each
+  // sample, in main memory. `inputs`: the memory of the first layer's inputs.
   ApartByProducts(const Network& network, const Device& device, std::unique_ptr<const FlatVector> inputs,
-                  LinearGradients gradients, std::vector<ListOfRows> lists)
-      : network_(network),
-        device_(device),
-        inputs_(std::move(inputs)),
-        gradients_(std::move(gradients)),
-        lists_(std::move(lists)) {}
+                  std::vector<LinearPass> passes, const at::Tensor& loss, const at::Tensor& losses,
+                  std::span<const std::span<const MicroBatch>> lists, std::int64_t micro_batch_size)
+      : network_(network), device_(device), inputs_(std::move(inputs)), passes_(std::move(passes)) {
+    const auto size = static_cast<double>(micro_batch_size);
+    std::vector<at::Tensor> outputs;
+    for (const LinearPass& pass : passes_) outputs.push_back(pass.outputs);
+    auto gradients = torch::autograd::grad({loss}, outputs, {at::scalar_tensor(1 / size, loss.options())});
+    for (std::size_t i = 0; i < passes_.size(); ++i) passes_[i].outputs = std::move(gradients[i]);
+    const float* const values = losses.data_ptr<float>();
+    std::int64_t begin = 0;
+    for (const auto& list : lists) {
+      const std::int64_t rows = std::ssize(list) * micro_batch_size;
+      lists_.push_back({begin, rows, std::accumulate(values + begin, values + begin + rows, 0.0) / size});
+      begin += rows;
+    }
+  }
 
   PartialGradient of(std::size_t list) const override {
     return device_.run([&] {
       const c10::InferenceMode guard;
       std::vector<at::Tensor> gradients(network_.parameters().size());
-      gradients_.add_to(gradients, lists_[list].rows);
+      add_products(gradients, lists_[list]);
       PartialGradient result;
       result.segments = device_.segments(network_, std::move(gradients));
       result.loss_sum = lists_[list].loss_sum;
@@ -200,55 +210,58 @@ class ApartByProducts : public GradientsApart {
       const c10::InferenceMode guard;
       DeviceVector sum(device_, network_, DeviceVector::Of::parameters, out);
       std::vector<at::Tensor> views = sum.views();
-      gradients_.add_to(views, lists_[list].rows);
+      add_products(views, lists_[list]);
       sum.return_values();
     });
   }
 
  private:
+  struct List {
+    std::int64_t begin;  // of its rows in the batch
+    std::int64_t rows;
+    double loss_sum;
+  };
+
+  // Adds the list's gradient to `sums`, one tensor per parameter in the network's order. An undefined tensor becomes
+  // its part.
+  void add_products(std::vector<at::Tensor>& sums, const List& list) const {
+    for (const LinearPass& pass : passes_) {
+      const at::Tensor by_outputs = pass.outputs.narrow(0, list.begin, list.rows);
+      const at::Tensor inputs = pass.inputs.narrow(0, list.begin, list.rows);
+      at::Tensor& weight = sums[static_cast<std::size_t>(pass.layer.weight)];
+      weight = weight.defined() ? weight.addmm_(by_outputs.t(), inputs) : at::mm(by_outputs.t(), inputs);
+      if (pass.layer.bias < 0) continue;
+      at::Tensor& bias = sums[static_cast<std::size_t>(pass.layer.bias)];
+      bias = bias.defined() ? bias.add_(by_outputs.sum(0)) : by_outputs.sum(0);
+    }
+  }
+
   const Network& network_;
   const Device& device_;
-  std::unique_ptr<const FlatVector> inputs_;  // the memory of the first layer's inputs
-  LinearGradients gradients_;
-  std::vector<ListOfRows> lists_;
+  std::unique_ptr<const FlatVector> inputs_;
+  std::vector<LinearPass> passes_;  // `outputs` contains the loss's gradients
+  std::vector<List> lists_;
 };
-
-std::vector<ListOfRows> lists_of_rows(std::span<const std::span<const MicroBatch>> lists, const at::Tensor& losses,
-                                      std::int64_t micro_batch_size) {
-  const float* loss = losses.data_ptr<float>();
-  std::vector<ListOfRows> result;
-  std::int64_t begin = 0;
-  for (const auto& list : lists) {
-    const std::int64_t count = std::ssize(list) * micro_batch_size;
-    const double sum = std::accumulate(loss + begin, loss + begin + count, 0.0);
-    result.push_back({.rows = {begin, count}, .loss_sum = sum / static_cast<double>(micro_batch_size)});
-    begin += count;
-  }
-  return result;
-}
 
 }  // namespace
 
-LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const MixedLabels* mixed) {
-  if (smoothing == 0 && !mixed) {
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const MixedLabels* mixed,
+                       const at::Tensor& weights) {
+  if (smoothing == 0 && !mixed && !weights.defined()) {
     const auto loss = at::cross_entropy_loss(logits, labels, /*weight=*/{}, at::Reduction::Sum);
     return {.minimised = loss, .reported = loss};
   }
   const auto log_probabilities = at::log_softmax(logits, 1);
-  const auto of_labels = mixed ? losses_of(log_probabilities, labels, mixed).sum()
-                               : at::nll_loss(log_probabilities, labels, /*weight=*/{}, at::Reduction::Sum);
+  at::Tensor of_labels;
+  if (weights.defined())
+    of_labels = (at::nll_loss(log_probabilities, labels, /*weight=*/{}, at::Reduction::None) * weights).sum();
+  else
+    of_labels = mixed ? losses_of(log_probabilities, labels, mixed).sum()
+                      : at::nll_loss(log_probabilities, labels, /*weight=*/{}, at::Reduction::Sum);
   if (smoothing == 0) return {.minimised = of_labels, .reported = of_labels};
-  const auto of_all = -log_probabilities.mean(1).sum();
-  return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
-}
-
-LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
-                       const at::Tensor& weights) {
-  const auto log_probabilities = at::log_softmax(logits, 1);
-  const auto of_labels = (at::nll_loss(log_probabilities, labels, /*weight=*/{}, at::Reduction::None) * weights).sum();
-  if (smoothing == 0) return {.minimised = of_labels, .reported = of_labels};
-  const auto of_all = -(log_probabilities.mean(1) * weights).sum();
-  return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
+  at::Tensor of_all = log_probabilities.mean(1);
+  if (weights.defined()) of_all = of_all * weights;
+  return {.minimised = (1 - smoothing) * of_labels + smoothing * -of_all.sum(), .reported = of_labels};
 }
 
 std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters, double share) {
@@ -370,13 +383,10 @@ std::unique_ptr<const GradientsApart> TorchObjective::batched_gradients(
     const auto logits =
         forward(network_, device_.parameters(network_, parameters), {}, batch.inputs, Mode::train, &visits, &passes);
     const auto loss = cross_entropy(logits, batch.answers, label_smoothing_, mixed).minimised;
-    const std::int64_t size = samples_per_micro_batch();
     const at::Tensor losses =
         losses_of(at::log_softmax(logits.detach(), 1), batch.answers, mixed).to(at::kCPU).contiguous();
-    auto by_list = lists_of_rows(lists, losses, size);
-    return std::make_unique<const ApartByProducts>(
-        network_, device_, std::move(memory), LinearGradients(std::move(passes), loss, 1.0 / static_cast<double>(size)),
-        std::move(by_list));
+    return std::make_unique<const ApartByProducts>(network_, device_, std::move(memory), std::move(passes), loss,
+                                                   losses, lists, samples_per_micro_batch());
   });
 }
 

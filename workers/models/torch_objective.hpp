@@ -34,11 +34,9 @@ struct LossSums {
   at::Tensor reported;   // the loss without smoothing; the same tensor if there is no smoothing
 };
 
+// With `weights` (n,), each sample's loss is multiplied by its weight; they exclude `mixed`.
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
-                       const MixedLabels* mixed = nullptr);
-
-// Cross-entropy with weights (n,): sums of each sample's loss times its weight.
-LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
+                       const MixedLabels* mixed = nullptr, const at::Tensor& weights = {});
 
 // The gradients of loss x `share`, one tensor per parameter in the network's order; zeros if the loss does not depend
 // on the parameter.

@@ -12,11 +12,6 @@ bool is_embedding(std::string_view tensor) {
   return has("embedding") || has("words") || has("places");
 }
 
-void GradientsApart::add_to(float* out, std::size_t list) const {
-  for (const GradientSegment& segment : of(list).segments)
-    for (std::size_t i = 0; i < segment.size; ++i) out[segment.offset + i] += segment.data[i];
-}
-
 EvaluationSums Objective::evaluate_samples(const float* parameters, const float* buffers, Split split,
                                            std::span<const std::uint32_t> samples) const {
   EvaluationSums sums;

@@ -46,9 +46,8 @@ class GradientsApart {
   // Returns the gradient of one list. Any thread may call it, even after the parameters have been destroyed.
   virtual PartialGradient of(std::size_t list) const = 0;
   virtual double loss_sum(std::size_t list) const = 0;
-  // Adds the gradient that of(list) returns to out (P,), up to rounding. The default implementation calls of(); others
-  // need no temporary vector.
-  virtual void add_to(float* out, std::size_t list) const;
+  // Adds the gradient that of(list) returns to out (P,), up to rounding, without a temporary vector.
+  virtual void add_to(float* out, std::size_t list) const = 0;
 };
 
 // Sums over samples of a split; the caller divides by `samples`.
