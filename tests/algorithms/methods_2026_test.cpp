@@ -67,7 +67,7 @@ class Unequal : public PullObjective {
   std::size_t bend_;
 };
 
-class UnequalSamples final : public Unequal, public DividedData {
+class UnequalSamples final : public Unequal {
  public:
   std::int64_t samples_of(Rank worker) const override {
     return std::vector{10, 40, 25}.at(static_cast<std::size_t>(worker.value));
@@ -112,7 +112,7 @@ SimulatedRun setup(int steps, double rate) {
 
 SimulatedRun::Outcome run(const std::string& toml, const SimulatedRun& setup, double momentum = 0) {
   AlgorithmContext context{.workers = setup.workers};
-  context.divides_data = dynamic_cast<const DividedData*>(setup.objective.get()) != nullptr;
+  context.divides_data = setup.objective->samples_of(Rank{0}) > 0;
   if (momentum > 0) context.moment_decays = {momentum};
   const MethodReading method = read_method(toml, context);
   EXPECT_EQ(method.faults, "");

@@ -232,7 +232,7 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
 using testing::HasSubstr;
 
 // Each worker has a given number of samples. Their values are those of a worker to which it is similar.
-class DividedPull : public PullObjective, public DividedData {
+class DividedPull : public PullObjective {
  public:
   DividedPull(std::vector<std::int64_t> samples, std::vector<int> like)
       : samples_(std::move(samples)), like_(std::move(like)) {}

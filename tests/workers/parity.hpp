@@ -30,7 +30,7 @@ struct Outcome {
 
 // A quadratic whose parameters are a matrix and a vector, which compressors treat differently. Workers have different
 // numbers of samples, for averages weighted by samples.
-class MatrixQuadratic : public Quadratic, public DividedData {
+class MatrixQuadratic : public Quadratic {
  public:
   using Quadratic::Quadratic;
   std::int64_t samples_of(Rank worker) const override { return 10 * (1 + worker.value); }

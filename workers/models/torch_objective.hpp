@@ -11,6 +11,7 @@
 #include <ATen/Parallel.h>
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,7 +50,7 @@ inline void use_one_thread() {
   static_cast<void>(done);
 }
 
-class TorchObjective : public Objective, public DividedData {
+class TorchObjective : public Objective {
  public:
   // The sampler's options must count the data set's training samples. Throws DataFault if there are too few for one
   // step. `chunk_samples`: number of samples that are fastest to evaluate together. Label smoothing changes gradients,
@@ -76,7 +77,10 @@ class TorchObjective : public Objective, public DividedData {
   bool fuses_micro_batches() const override { return network_.fuses(); }
   std::int64_t samples_per_micro_batch() const override { return sampler_.samples_per_micro_batch(); }
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
-  std::int64_t samples_of(Rank worker) const override { return samples_in(sampler_.options().shards, worker); }
+  std::int64_t samples_of(Rank worker) const override {
+    const auto& shards = sampler_.options().shards;
+    return shards.empty() ? 0 : std::ssize(shards[static_cast<std::size_t>(worker.value)]);
+  }
 
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override;

@@ -43,8 +43,7 @@ EvaluationSums Objective::evaluate_ensemble(std::span<const float* const> parame
 
 double model_weight(double weight, const Training& training, Rank worker) {
   if (weight != by_samples) return weight;
-  const auto* const data = training.time_only() ? nullptr : dynamic_cast<const DividedData*>(&training.objective());
-  const std::int64_t samples = data ? data->samples_of(worker) : 0;
+  const std::int64_t samples = training.time_only() ? 0 : training.objective().samples_of(worker);
   return samples > 0 ? static_cast<double>(samples) : 1;
 }
 

@@ -4,7 +4,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -119,6 +118,9 @@ class Objective {
   virtual bool fuses_micro_batches() const { return true; }
 
   virtual std::int64_t samples_per_micro_batch() const = 0;
+  // The number of training samples that only this worker has, for data that are divided among the workers for the whole
+  // run; 0: they are not divided.
+  virtual std::int64_t samples_of(Rank /*worker*/) const { return 0; }
   // The number of optimizer steps in which the workers together process the data set once (at least 1); 0: no data set.
   virtual std::int64_t steps_per_epoch() const = 0;
 
@@ -174,19 +176,6 @@ struct ObjectiveMemory {
 };
 
 class Training;
-
-// A second base class, for objectives whose training data may be divided among the workers for the whole run.
-class DividedData {
- public:
-  virtual ~DividedData() = default;
-  // The number of training samples that only this worker has; 0: the data are not divided.
-  virtual std::int64_t samples_of(Rank worker) const = 0;
-};
-
-// Returns samples_of() for a data set that is divided into these shards, by rank; no shards: it is not divided.
-inline std::int64_t samples_in(std::span<const std::vector<std::uint32_t>> shards, Rank worker) {
-  return shards.empty() ? 0 : std::ssize(shards[static_cast<std::size_t>(worker.value)]);
-}
 
 // A special value of Averaging::weight: the model's weight is its worker's number of training samples, which the
 // worker's collectives substitute. All weights are equal if the data are not divided, and in runs without a model.
