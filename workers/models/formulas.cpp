@@ -205,28 +205,24 @@ PartialGradient DiagonalLinear::gradient(const float* parameters, const float*,
   return in_one_segment(sum, loss_sum);
 }
 
-// The losses of both splits are functions of b = u^2 - v^2; the chain rule gives their derivatives in u and v.
+// The losses of both splits are functions of d = u^2 - v^2 - truth; the chain rule gives their derivatives in u and v.
 std::vector<double> DiagonalLinear::derivative(const float* parameters, const float*, Split split, std::int64_t,
                                                std::int64_t, std::span<const double> direction) const {
   const std::size_t n = dimension();
-  // The gradient in b of the split's loss, a linear function of `difference`, which is b less the truth.
-  const auto gradient_in_coefficients = [&](std::vector<double> difference) {
+  // The gradient in d of the split's loss, which is a linear function of d.
+  const auto gradient_at = [&](std::vector<double> d) {
     if (split == Split::test) {
-      for (double& value : difference) value *= 2;
-      return difference;
+      for (double& value : d) value *= 2;
+      return d;
     }
     std::vector<double> result(n);
-    for (std::size_t j = 0; j < static_cast<std::size_t>(options_.inputs); ++j) {
-      const auto x = input(j);
-      double error = 0;
-      for (std::size_t i = 0; i < n; ++i) error += x[i] * difference[i];
-      for (std::size_t i = 0; i < n; ++i) result[i] += error * x[i] / static_cast<double>(options_.inputs);
-    }
+    const std::vector<double> errors_of_d = errors(d);
+    for (std::size_t j = 0; j < errors_of_d.size(); ++j)
+      for (std::size_t i = 0; i < n; ++i)
+        result[i] += errors_of_d[j] * input(j)[i] / static_cast<double>(options_.inputs);
     return result;
   };
-  std::vector<double> difference = coefficients(parameters);
-  for (std::size_t i = 0; i < n; ++i) difference[i] -= truth_[i];
-  const std::vector<double> gradient = gradient_in_coefficients(std::move(difference));
+  const std::vector<double> gradient = gradient_at(difference(parameters));
 
   std::vector<double> result(2 * n);
   if (direction.empty()) {
@@ -236,10 +232,10 @@ std::vector<double> DiagonalLinear::derivative(const float* parameters, const fl
     }
     return result;
   }
-  std::vector<double> change(n);  // change of b along the direction
+  std::vector<double> change(n);  // change of d along the direction
   for (std::size_t i = 0; i < n; ++i)
     change[i] = 2 * (parameters[i] * direction[i] - parameters[n + i] * direction[n + i]);
-  const std::vector<double> gradient_change = gradient_in_coefficients(std::move(change));
+  const std::vector<double> gradient_change = gradient_at(std::move(change));
   for (std::size_t i = 0; i < n; ++i) {
     result[i] = 2 * (direction[i] * gradient[i] + parameters[i] * gradient_change[i]);
     result[n + i] = -2 * (direction[n + i] * gradient[i] + parameters[n + i] * gradient_change[i]);
@@ -248,29 +244,29 @@ std::vector<double> DiagonalLinear::derivative(const float* parameters, const fl
 }
 
 double DiagonalLinear::loss(const float* parameters, Split split) const {
-  const std::vector<double> b = coefficients(parameters);
+  const std::vector<double> d = difference(parameters);
   double sum = 0;
   if (split == Split::test) {
-    for (std::size_t i = 0; i < b.size(); ++i) sum += (b[i] - truth_[i]) * (b[i] - truth_[i]);
+    for (const double value : d) sum += value * value;
     return sum;
   }
-  for (const double error : errors(b)) sum += 0.5 * error * error;
+  for (const double error : errors(d)) sum += 0.5 * error * error;
   return sum / static_cast<double>(options_.inputs);
 }
 
-std::vector<double> DiagonalLinear::coefficients(const float* parameters) const {
+std::vector<double> DiagonalLinear::difference(const float* parameters) const {
   std::vector<double> result(dimension());
   for (std::size_t i = 0; i < result.size(); ++i) {
     const double u = parameters[i], v = parameters[dimension() + i];
-    result[i] = u * u - v * v;
+    result[i] = u * u - v * v - truth_[i];
   }
   return result;
 }
 
-std::vector<double> DiagonalLinear::errors(const std::vector<double>& coefficients) const {
+std::vector<double> DiagonalLinear::errors(const std::vector<double>& difference) const {
   std::vector<double> result(static_cast<std::size_t>(options_.inputs));
   for (std::size_t j = 0; j < result.size(); ++j)
-    for (std::size_t i = 0; i < dimension(); ++i) result[j] += input(j)[i] * (coefficients[i] - truth_[i]);
+    for (std::size_t i = 0; i < dimension(); ++i) result[j] += input(j)[i] * difference[i];
   return result;
 }
 

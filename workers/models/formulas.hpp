@@ -137,9 +137,9 @@ class DiagonalLinear : public Formula {
  private:
   double loss(const float* parameters, Split split) const override;
   std::size_t dimension() const { return static_cast<std::size_t>(options_.dimension); }
-  std::vector<double> coefficients(const float* parameters) const;  // u^2 - v^2
-  // For each input: f(x) less the truth's output.
-  std::vector<double> errors(const std::vector<double>& coefficients) const;
+  std::vector<double> difference(const float* parameters) const;  // u^2 - v^2 - truth
+  // The error of f(x) for each input; `difference` may be any vector in its place.
+  std::vector<double> errors(const std::vector<double>& difference) const;
 
   DiagonalLinearOptions options_;
   std::uint64_t seed_;

@@ -68,12 +68,8 @@ void evaluate_part(const Objective& objective, std::span<const ModelStatePtr> me
 
 EvaluationSums sums_of(std::span<const EvaluatedPart> parts, Split split) {
   EvaluationSums total;
-  for (const EvaluatedPart& part : parts) {
-    if (part.split != split) continue;
-    total.loss += part.sums.loss;
-    total.correct += part.sums.correct;
-    total.samples += part.sums.samples;
-  }
+  for (const EvaluatedPart& part : parts)
+    if (part.split == split) total += part.sums;
   return total;
 }
 
@@ -199,8 +195,7 @@ GradientNoise gradient_noise(std::size_t size, std::int64_t samples,
       mean_square += gradient[i] * gradient[i] / n;
     }
   }
-  double square_of_mean = 0;
-  for (const double element : mean) square_of_mean += element * element;
+  const double square_of_mean = dot(mean, mean);
   GradientNoise noise{.variance = (mean_square - square_of_mean) * n / (n - 1)};
   const double square = square_of_mean - noise.variance / n;
   if (square > 0) noise.scale = noise.variance / square;

@@ -85,19 +85,17 @@ MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double>
 }
 
 BackwardOrder::BackwardOrder(const Objective& objective)
-    : weights_(objective.weights()), parameters_(objective.parameters()) {
-  std::vector<ParameterTensor> tensors = objective.tensors();
-  std::erase_if(tensors, [](const ParameterTensor& tensor) { return tensor.size == 0; });
-  for (const ParameterTensor& tensor : tensors) flat_.push_back({tensor.offset, tensor.size});
-  std::ranges::stable_sort(tensors, {}, &ParameterTensor::place);
-  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor)
-    last_first_.push_back({tensor->offset, tensor->size});
+    : flat_(objective.tensors()), weights_(objective.weights()), parameters_(objective.parameters()) {
+  std::erase_if(flat_, [](const ParameterTensor& tensor) { return tensor.size == 0; });
+  last_first_ = flat_;
+  std::ranges::stable_sort(last_first_, {}, &ParameterTensor::place);
+  std::ranges::reverse(last_first_);
 }
 
 std::optional<PartialBackward> BackwardOrder::done_by(double share) const {
   PartialBackward done{.weights_from = weights_, .others_from = parameters_};
   std::size_t elements = 0;
-  for (const Tensor& tensor : last_first_) {
+  for (const ParameterTensor& tensor : last_first_) {
     elements += tensor.size;
     if (static_cast<double>(elements) / static_cast<double>(parameters_) > share) break;
     (tensor.offset < weights_ ? done.weights_from : done.others_from) = tensor.offset;

@@ -53,12 +53,8 @@ class BackwardOrder {
   }
 
  private:
-  struct Tensor {
-    std::size_t offset;
-    std::size_t size;
-  };
-  std::vector<Tensor> flat_;
-  std::vector<Tensor> last_first_;
+  std::vector<ParameterTensor> flat_;        // in the order of the flat vector
+  std::vector<ParameterTensor> last_first_;  // in the order of the backward pass
   std::size_t weights_;
   std::size_t parameters_;
 };

@@ -15,12 +15,8 @@ bool is_embedding(std::string_view tensor) {
 EvaluationSums Objective::evaluate_samples(const float* parameters, const float* buffers, Split split,
                                            std::span<const std::uint32_t> samples) const {
   EvaluationSums sums;
-  for (const std::uint32_t sample : samples) {
-    const EvaluationSums one = evaluate(parameters, buffers, split, sample, std::int64_t{sample} + 1);
-    sums.loss += one.loss;
-    sums.correct += one.correct;
-    sums.samples += one.samples;
-  }
+  for (const std::uint32_t sample : samples)
+    sums += evaluate(parameters, buffers, split, sample, std::int64_t{sample} + 1);
   return sums;
 }
 

@@ -54,6 +54,13 @@ struct EvaluationSums {
   double loss = 0;
   std::int64_t correct = 0;
   std::int64_t samples = 0;  // for language models: number of predicted tokens
+
+  EvaluationSums& operator+=(const EvaluationSums& other) {
+    loss += other.loss;
+    correct += other.correct;
+    samples += other.samples;
+    return *this;
+  }
 };
 
 enum class Split { train, test, validation };
