@@ -126,15 +126,14 @@ Device::Device(const Arithmetic& arithmetic) : arithmetic_(arithmetic), device_(
   at::globalContext().setDeterministicCuDNN(arithmetic.deterministic);
 }
 
-Device::Scope::Scope(const Device& device) {
+std::optional<c10::StreamGuard> Device::enter() const {
   use_one_thread();
-  if (!device.device_.is_cuda()) return;
+  if (!device_.is_cuda()) return std::nullopt;
   thread_local std::map<c10::DeviceIndex, c10::Stream> own;  // by device
-  const auto number = device.device_.index();
-  auto found = own.find(number);
+  auto found = own.find(device_.index());
   if (found == own.end())
-    found = own.emplace(number, c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device.device_)).first;
-  guard_.emplace(found->second);
+    found = own.emplace(device_.index(), c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device_)).first;
+  return std::optional<c10::StreamGuard>(std::in_place, found->second);
 }
 
 Device::Autocast::Autocast(const Device& device) : type_(device.device_.type()) {
@@ -175,10 +174,7 @@ std::vector<at::Tensor> Device::parameters(const Network& network, const float* 
 namespace {
 
 // The owner of the parameters that this thread passes next.
-std::shared_ptr<const void>& announced() {
-  thread_local std::shared_ptr<const void> owner;
-  return owner;
-}
+thread_local std::shared_ptr<const void> announced;
 
 bool are_same(const std::weak_ptr<const void>& a, const std::shared_ptr<const void>& b) {
   return !a.owner_before(b) && !b.owner_before(a);
@@ -186,10 +182,10 @@ bool are_same(const std::weak_ptr<const void>& a, const std::shared_ptr<const vo
 
 }  // namespace
 
-void Device::announce(std::shared_ptr<const void> owner) const { announced() = std::move(owner); }
+void Device::announce(std::shared_ptr<const void> owner) const { announced = std::move(owner); }
 
 std::vector<at::Tensor> Device::shared_parameters(const Network& network, const float* flat) const {
-  const std::shared_ptr<const void> owner = std::exchange(announced(), nullptr);
+  const std::shared_ptr<const void> owner = std::exchange(announced, nullptr);
   if (!copies() || !owner) return parameters(network, flat);
   // Held during the upload, so that a thread that needs the same state waits for it instead of copying it again.
   const std::lock_guard lock(mutex_);
@@ -205,10 +201,6 @@ std::vector<at::Tensor> Device::shared_parameters(const Network& network, const 
   if (device_.is_cuda())  // the memory must not be reused while this thread's stream reads it
     found->flat.record_stream(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device_));
   return view_parameters(network, found->flat);
-}
-
-void Device::download(const at::Tensor& flat, float* host) const {
-  if (copies()) at::from_blob(host, {flat.numel()}, at::kFloat).copy_(flat);
 }
 
 std::vector<GradientSegment> Device::segments(const Network& network, std::vector<at::Tensor> gradients) const {

@@ -38,7 +38,7 @@ class Device {
   // becomes a RunFailure that says what to lower.
   template <typename Compute>
   auto run(Compute compute) const {
-    const Scope scope(*this);
+    const auto stream = enter();
     try {
       return compute();
     } catch (const c10::Error& problem) {
@@ -71,23 +71,11 @@ class Device {
   // Announces whose parameters this thread passes next (Objective::next_parameters_belong_to).
   void announce(std::shared_ptr<const void> owner) const;
 
-  // Copies values (n,) that were uploaded as one tensor back to main memory. Nothing happens unless the device copies.
-  void download(const at::Tensor& flat, float* host) const;
-
   // Gradients, one tensor per parameter in the network's order, as segments in main memory, in ascending order of
   // offset. They keep the memory alive.
   std::vector<GradientSegment> segments(const Network& network, std::vector<at::Tensor> gradients) const;
 
  private:
-  // This thread's stream on a GPU.
-  class Scope {
-   public:
-    explicit Scope(const Device& device);
-
-   private:
-    std::optional<c10::StreamGuard> guard_;  // nullopt on the processor
-  };
-
   // LibTorch's autocast, for this thread.
   class Autocast {
    public:
@@ -107,6 +95,8 @@ class Device {
     at::Tensor flat;
   };
 
+  // Limits LibTorch to one thread, and enters this thread's stream on a GPU; nullopt on the processor.
+  std::optional<c10::StreamGuard> enter() const;
   // Only LibTorch's own allocator for GPUs reports a lack of memory by a type. Libraries (cuBLAS, cuDNN), locked memory
   // and MPS report it by their texts.
   bool is_lack_of_memory(const c10::Error& problem) const;
@@ -127,7 +117,10 @@ class DeviceVector {
   DeviceVector(const Device& device, const Network& network, Of of, float* host);
 
   const std::vector<at::Tensor>& views() const { return views_; }
-  void return_values() const { device_.download(flat_, host_); }
+  // Copies the values back to main memory if the device copies.
+  void return_values() const {
+    if (device_.copies()) at::from_blob(host_, {flat_.numel()}, at::kFloat).copy_(flat_);
+  }
 
  private:
   const Device& device_;
