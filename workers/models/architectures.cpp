@@ -17,12 +17,6 @@ namespace {
 constexpr std::int64_t dense_chunk = 512;
 constexpr std::int64_t convolution_chunk = 128;
 
-Model dense_network(const std::vector<std::int64_t>& hidden, double dropout) {
-  return {.network = [hidden, dropout](
-                         const DatasetSize& data) { return mlp_network(data.shape, data.classes, hidden, dropout); },
-          .chunk_samples = dense_chunk};
-}
-
 // Returns a misfit if images are too small for some layers.
 std::optional<Misfit> misfit_of_image(const SampleShape& shape, std::int64_t smallest, const char* layers) {
   if (std::min(shape.height, shape.width) >= smallest) return {};
@@ -208,22 +202,23 @@ std::int64_t smallest_image(const CnnOptions& options) {
 }
 
 Model read_linear(Settings&) {
-  Model model = dense_network({}, 0);
-  model.inputs = Model::Inputs::either;
-  model.misfit = [](const DatasetSize& data) -> std::optional<Misfit> {
-    if (data.classes >= 2) return {};
-    return Misfit{.needed = "needs samples with labels of at least two classes"};
-  };
-  model.network = [](const DatasetSize& data) { return linear_network(data.shape, data.classes); };
-  return model;
+  return {.inputs = Model::Inputs::either,
+          .misfit = [](const DatasetSize& data) -> std::optional<Misfit> {
+            if (data.classes >= 2) return {};
+            return Misfit{.needed = "needs samples with labels of at least two classes"};
+          },
+          .network = [](const DatasetSize& data) { return linear_network(data.shape, data.classes); },
+          .chunk_samples = dense_chunk};
 }
 
 Model read_mlp(Settings& table) {
   const auto hidden =
       table.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256});
-  return dense_network(
-      hidden, table.number({"dropout", "Dropout: share of the hidden layers' outputs that training sets to 0."},
-                           dropout_range, 0.0));
+  const double dropout = table.number(
+      {"dropout", "Dropout: share of the hidden layers' outputs that training sets to 0."}, dropout_range, 0.0);
+  return {.network = [hidden, dropout](
+                         const DatasetSize& data) { return mlp_network(data.shape, data.classes, hidden, dropout); },
+          .chunk_samples = dense_chunk};
 }
 
 Model read_cnn(Settings& table) {

@@ -178,15 +178,16 @@ at::Tensor random_numbers(const SampleShape& shape) {
   return inputs.view(input_sizes(probed_samples, shape));
 }
 
-at::Tensor lengths_of(bool wanted, std::int64_t length) {
-  return wanted ? at::full({probed_samples}, length, at::kLong) : at::Tensor();
+// The lengths of sequences without padding, (n,); undefined unless they are wanted.
+at::Tensor lengths_of(bool wanted, const at::Tensor& tokens) {
+  return wanted ? at::full({tokens.size(0)}, tokens.size(1), at::kLong) : at::Tensor();
 }
 
 // Random samples. Sequences have the length of the data's longest one.
 Arguments probe_inputs(const ScriptDemand& demand, bool with_lengths) {
   if (!demand.shape.has_tokens()) return {.inputs = random_numbers(demand.shape)};
   const at::Tensor tokens = random_tokens(demand);
-  return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
+  return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens)};
 }
 
 // `samples` samples, which repeat a few. Sequences have the length of the data's shortest one, if it is known.
@@ -194,10 +195,8 @@ Arguments repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::in
   at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
   if (demand.shape.has_tokens() && demand.shortest > 0)
     few = few.narrow(1, 0, std::min<std::int64_t>(computed_by(demand.task).of(demand.shortest), few.size(1)));
-  const at::Tensor numbers = at::arange(samples, at::kLong).remainder(probed_samples);
-  const bool are_sequences = demand.shape.has_tokens();
-  return {.inputs = few.index_select(0, numbers),
-          .lengths = are_sequences && with_lengths ? at::full({samples}, few.size(1), at::kLong) : at::Tensor()};
+  const at::Tensor inputs = few.index_select(0, at::arange(samples, at::kLong).remainder(probed_samples));
+  return {.inputs = inputs, .lengths = lengths_of(with_lengths && demand.shape.has_tokens(), inputs)};
 }
 
 // Whether forward writes to its inputs or to the lengths.
@@ -218,20 +217,17 @@ struct ModalOperator {
   const char* says_training;
 };
 constexpr ModalOperator dropouts[] = {{"aten::dropout", "train"},
-                                      {"aten::dropout_", "train"},
                                       {"aten::feature_dropout", "train"},
-                                      {"aten::feature_dropout_", "train"},
                                       {"aten::alpha_dropout", "train"},
-                                      {"aten::alpha_dropout_", "train"},
-                                      {"aten::feature_alpha_dropout", "train"},
-                                      {"aten::feature_alpha_dropout_", "train"}};
+                                      {"aten::feature_alpha_dropout", "train"}};
 constexpr ModalOperator normalisations[] = {{"aten::batch_norm", "training"},
                                             {"aten::native_batch_norm", "training"},
                                             {"aten::instance_norm", "use_input_stats"}};
 
 // Whether a constant makes one of these operators always behave as in training, or always as in evaluation.
 bool is_fixed(const torch::jit::Node& node, std::span<const ModalOperator> operators, bool in_training) {
-  const std::string name = node.kind().toQualString();
+  std::string name = node.kind().toQualString();
+  if (name.ends_with('_')) name.pop_back();  // the same operator in place
   const auto found = std::ranges::find_if(operators, [&](const ModalOperator& one) { return name == one.name; });
   if (found == operators.end()) return false;
   const auto says = torch::jit::toIValue(node.namedInput(found->says_training));
@@ -389,8 +385,8 @@ bool bears_padding(Module& module, const ScriptDemand& demand, const Arguments& 
   bool bears = true;
   for (const std::int64_t own : shorter) {
     if (own >= length) continue;
-    const at::Tensor lengths = lengths_of(longest.lengths.defined(), own);
     const at::Tensor tokens = longest.inputs.narrow(1, 0, own).contiguous();
+    const at::Tensor lengths = lengths_of(longest.lengths.defined(), tokens);
     const at::Tensor alone = with_hint(hint, [&] { return call_on_copies(module, {tokens, lengths}); });
     check_outputs(alone, tokens, demand);
     if (!demand.has_padding) continue;
@@ -593,8 +589,7 @@ class ScriptModule {
   // where the module is evaluated. Throws ScriptFault.
   at::Tensor forward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
                      const at::Tensor& inputs, Mode mode, const at::Tensor* lengths = nullptr) const {
-    OnDevice& here = on(inputs.device());
-    std::unique_ptr<ModuleCopy> copy = take_copy(here);
+    auto [here, copy] = take_copy(inputs.device());
     std::vector<at::Tensor> bound;
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       const auto type = buffers_[b].value.scalar_type();
@@ -773,9 +768,7 @@ class ScriptModule {
   };
 
   // Loading is LibTorch's only function that also moves the constants of the code, which traced modules have.
-  OnDevice& on(const at::Device& device) const {
-    const std::lock_guard lock(mutex_);
-    if (const auto known = devices_.find(device.str()); known != devices_.end()) return known->second;
+  OnDevice moved_to(const at::Device& device) const {
     Module module = module_;
     if (!device.is_cpu()) {
       const c10::InferenceMode usable_in_training(false);  // the first pass may be an evaluation's
@@ -783,20 +776,19 @@ class ScriptModule {
       module_.save(bytes);
       module = torch::jit::load(bytes, device);
     }
-    std::vector<at::Tensor> fixed = tensors_in(parts_of(module), fixed_);
-    return devices_.emplace(device.str(), OnDevice{.module = module, .fixed = std::move(fixed)}).first->second;
+    return {.module = module, .fixed = tensors_in(parts_of(module), fixed_)};
   }
 
-  std::unique_ptr<ModuleCopy> take_copy(OnDevice& here) const {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!here.free_copies.empty()) {
-        auto copy = std::move(here.free_copies.back());
-        here.free_copies.pop_back();
-        return copy;
-      }
-    }
-    return std::make_unique<ModuleCopy>(here.module);
+  // Returns the module on the device, and a copy of it that no other thread uses.
+  std::pair<OnDevice&, std::unique_ptr<ModuleCopy>> take_copy(const at::Device& device) const {
+    const std::lock_guard lock(mutex_);
+    auto found = devices_.find(device.str());
+    if (found == devices_.end()) found = devices_.emplace(device.str(), moved_to(device)).first;
+    OnDevice& here = found->second;
+    if (here.free_copies.empty()) return {here, std::make_unique<ModuleCopy>(here.module)};
+    auto copy = std::move(here.free_copies.back());
+    here.free_copies.pop_back();
+    return {here, std::move(copy)};
   }
 
   Module module_;
@@ -807,7 +799,7 @@ class ScriptModule {
   bool bears_padding_ = true;
   bool changes_inputs_ = false;  // forward changes its inputs in place
   std::int64_t outputs_ = 0;
-  NetworkContents contents_;  // what probe() has found, without parameters and buffers
+  NetworkContents contents_;  // the results of probe(), without parameters and buffers
   mutable std::mutex mutex_;
   mutable std::map<std::string, OnDevice> devices_;  // by the device's name
 };

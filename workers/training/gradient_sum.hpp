@@ -55,10 +55,6 @@ class DividedWork {
   }
   ProcessSet place_of_samples(Rank worker) const { return normalised(ProcessSet::only(process_of(worker))); }
 
-  // The places of the participant for which work is being submitted.
-  ProcessSet asker() const { return asker_; }
-  ProcessSet exchange_asker(ProcessSet places) { return std::exchange(asker_, places); }  // returns the previous places
-
   // Each process in `from` sends a payload to all processes in `to`. A sender runs `give` after the prerequisites. A
   // receiver runs `take` with all payloads, in the order of the processes. Returns a task that ends after `take`; null
   // if this process does not receive.
@@ -92,7 +88,6 @@ class DividedWork {
   ProcessGroup& group_;
   Executor& executor_;
   int workers_;
-  ProcessSet asker_;
   std::uint64_t exchanges_ = 0;
 };
 

@@ -189,18 +189,15 @@ class Training {
   class AskedBy {
    public:
     AskedBy(Training& training, Rank rank)
-        : AskedBy(training, training.divided_ ? training.divided_->place_of(rank) : ProcessSet()) {}
-    AskedBy(Training& training, ProcessSet places) : divided_(training.divided_.get()) {
-      if (divided_) before_ = divided_->exchange_asker(places);
-    }
-    ~AskedBy() {
-      if (divided_) divided_->exchange_asker(before_);
-    }
+        : AskedBy(training, training.divided_ ? training.divided_->place_of(rank) : ProcessSet::everywhere()) {}
+    AskedBy(Training& training, ProcessSet places)
+        : training_(training), before_(std::exchange(training.asker_, places)) {}
+    ~AskedBy() { training_.asker_ = before_; }
     AskedBy(const AskedBy&) = delete;
     AskedBy& operator=(const AskedBy&) = delete;
 
    private:
-    DividedWork* divided_;
+    Training& training_;
     ProcessSet before_;
   };
   // Disconnects from the other processes, so that nothing that they send reaches the executor any more. Call it before
@@ -212,7 +209,7 @@ class Training {
   DividedWork* divided() const { return divided_.get(); }  // null: work is not divided
   // place() returns the processes at which values that are requested now are computed. is_here() is whether this
   // process is among `places`.
-  ProcessSet place() const { return divided_ ? divided_->asker() : ProcessSet::everywhere(); }
+  ProcessSet place() const { return divided_ ? asker_ : ProcessSet::everywhere(); }
   bool is_here(ProcessSet places) const { return !divided_ || divided_->is_here(places); }
 
   // Submits work at `places` that reads some cells (null cells are skipped) and fills or changes others. The cells to
@@ -437,6 +434,7 @@ class Training {
   Options options_;
   Executor& executor_;
   std::unique_ptr<DividedWork> divided_;  // null: work is not divided
+  ProcessSet asker_;                      // the places of the participant for which work is being submitted
   Bytes declared_bytes_{};
   std::vector<ParameterTensor> declared_tensors_;
   std::vector<Held> held_;
