@@ -114,57 +114,26 @@ void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand) {
   }
 }
 
-// Derivatives of a sum of losses with respect to a network's parameters, in double precision.
-class Derivatives {
- public:
-  // Derivatives at `parameters` (P,). `direction` (P,): products of the Hessian with it; empty: gradients. `direction`
-  // must outlive this object.
-  Derivatives(const Network& network, const float* parameters, std::span<const double> direction)
-      : network_(network), parameters_(view_parameters(network, parameters)), sum_(network.parameter_floats()) {
-    assert(direction.empty() || direction.size() == sum_.size());
-    for (std::size_t p = 0; p < parameters_.size(); ++p) {
-      parameters_[p] = parameters_[p].to(at::kDouble).requires_grad_();
-      if (!direction.empty())
-        directions_.push_back(at::from_blob(const_cast<double*>(direction.data()) + network.parameters()[p].offset,
-                                            parameters_[p].sizes(), at::kDouble));
-    }
+// Adds the gradient of `loss_sum` with respect to the parameters to `sum` (P,), all in double precision. If there are
+// directions, one per parameter, adds the product of the Hessian and the directions instead.
+void add_derivative(std::vector<double>& sum, const at::Tensor& loss_sum, const Network& network,
+                    const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& directions) {
+  const bool is_product = !directions.empty();
+  auto found = torch::autograd::grad({loss_sum}, parameters, {}, is_product, is_product, /*allow_unused=*/true);
+  if (is_product) {
+    at::Tensor product = at::zeros({}, at::kDouble);
+    for (std::size_t p = 0; p < found.size(); ++p)
+      if (found[p].defined()) product = product + (found[p] * directions[p]).sum();
+    if (!product.requires_grad()) return;  // the gradient is constant
+    found = torch::autograd::grad({product}, parameters, {}, c10::nullopt, false, true);
   }
-
-  // The parameters with which to compute losses: one tensor per parameter, in the network's order.
-  const std::vector<at::Tensor>& parameters() const { return parameters_; }
-
-  // For Hessian products it also differentiates the product of the gradient with the direction.
-  void add(const at::Tensor& loss_sum) {
-    const bool is_product = !directions_.empty();
-    auto found = torch::autograd::grad({loss_sum}, parameters_, {}, is_product, is_product, /*allow_unused=*/true);
-    if (is_product) {
-      at::Tensor product = at::zeros({}, at::kDouble);
-      for (std::size_t p = 0; p < found.size(); ++p)
-        if (found[p].defined()) product = product + (found[p] * directions_[p]).sum();
-      if (!product.requires_grad()) return;  // the gradient is constant
-      found = torch::autograd::grad({product}, parameters_, {}, c10::nullopt, false, true);
-    }
-    for (std::size_t p = 0; p < found.size(); ++p) {
-      if (!found[p].defined()) continue;  // the loss does not depend on this parameter
-      const at::Tensor flat = found[p].contiguous();
-      const Parameter& parameter = network_.parameters()[p];
-      for (std::size_t i = 0; i < parameter.size; ++i) sum_[parameter.offset + i] += flat.data_ptr<double>()[i];
-    }
+  for (std::size_t p = 0; p < found.size(); ++p) {
+    if (!found[p].defined()) continue;  // the loss does not depend on this parameter
+    const at::Tensor flat = found[p].contiguous();
+    const Parameter& parameter = network.parameters()[p];
+    for (std::size_t i = 0; i < parameter.size; ++i) sum[parameter.offset + i] += flat.data_ptr<double>()[i];
   }
-
-  // The mean over `samples` of everything that was added: (P,).
-  std::vector<double> mean_over(std::int64_t samples) const {
-    std::vector<double> mean = sum_;
-    for (double& element : mean) element /= static_cast<double>(samples);
-    return mean;
-  }
-
- private:
-  const Network& network_;
-  std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> directions_;  // one per parameter; empty: gradients
-  std::vector<double> sum_;
-};
+}
 
 // Separate gradients from one pass. Once the loss has been differentiated with respect to the outputs of all linear
 // layers, the gradient of the weights for any rows of the batch is a product of these rows alone.
@@ -443,24 +412,35 @@ EvaluationSums TorchObjective::evaluate_together(std::span<const float* const> p
 std::vector<double> TorchObjective::derivative(const float* parameters, const float* buffers, Split split,
                                                std::int64_t begin, std::int64_t end,
                                                std::span<const double> direction) const {
+  assert(direction.empty() || direction.size() == network_.parameter_floats());
   use_one_thread();
   const c10::AutoGradMode differentiates(true);
-  Derivatives sum(network_, parameters, direction);
+  std::vector<at::Tensor> in_doubles = view_parameters(network_, parameters), directions;
+  for (std::size_t p = 0; p < in_doubles.size(); ++p) {
+    in_doubles[p] = in_doubles[p].to(at::kDouble).requires_grad_();
+    if (!direction.empty())
+      directions.push_back(at::from_blob(const_cast<double*>(direction.data()) + network_.parameters()[p].offset,
+                                         in_doubles[p].sizes(), at::kDouble));
+  }
   std::vector<float> copy(buffers, buffers + network_.buffer_floats());
   auto statistics = view_buffers(network_, flat_view(copy.data(), copy.size()));
   for (auto& each : statistics) each = each.to(at::kDouble);
+  std::vector<double> mean(network_.parameter_floats());
   std::int64_t answers = 0;
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
     SampleBatch batch = evaluated_batch(split, numbers_from(first, std::min(first + chunk_samples_, end)));
     if (batch.answers.numel() == 0) continue;
     if (auto* const inputs = std::get_if<at::Tensor>(&batch.inputs)) *inputs = inputs->to(at::kDouble);
-    const auto outputs = forward(network_, sum.parameters(), statistics, batch.inputs, Mode::evaluate);
-    sum.add(batch.targets.defined() ? squared_error(outputs, batch.targets.to(at::kDouble)).reported
-                                    : at::cross_entropy_loss(outputs, batch.answers, {}, at::Reduction::Sum));
+    const auto outputs = forward(network_, in_doubles, statistics, batch.inputs, Mode::evaluate);
+    const auto loss_sum = batch.targets.defined()
+                              ? squared_error(outputs, batch.targets.to(at::kDouble)).reported
+                              : at::cross_entropy_loss(outputs, batch.answers, {}, at::Reduction::Sum);
+    add_derivative(mean, loss_sum, network_, in_doubles, directions);
     answers += batch.answers.numel();
   }
-  return sum.mean_over(std::max<std::int64_t>(answers, 1));
+  for (double& element : mean) element /= static_cast<double>(std::max<std::int64_t>(answers, 1));
+  return mean;
 }
 
 std::vector<float> TorchObjective::batch_statistics(const float* parameters,
