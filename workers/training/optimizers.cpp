@@ -18,22 +18,37 @@ double left_of_start(double beta, const MomentAge& age) {
   return age.left * std::pow(beta, static_cast<double>(age.steps.value()));
 }
 
+// The decays of an optimizer's moments; the first function is for optimizers with Adam's moments.
+template <typename Options>
+std::vector<double> decays_of(const Options& options) {
+  return {options.beta1, options.beta2};
+}
+std::vector<double> decays_of(const LarsOptions& options) { return {options.momentum}; }
+std::vector<double> decays_of(const SgdOptions& options) {
+  return options.momentum == 0 ? std::vector<double>() : std::vector{options.momentum};
+}
+std::vector<double> decays_of(const RmsPropOptions& options) {
+  return options.momentum == 0 ? std::vector{options.rho} : std::vector{options.momentum, options.rho};
+}
+std::vector<double> decays_of(const AveragedOptions& options) {
+  std::vector<double> decays = {options.kept_of_x.value_or(options.share_of_x), options.beta2, options.beta1};
+  decays.resize(static_cast<std::size_t>(options.base) + 1);
+  return decays;
+}
+
 template <typename Options>
 class OptimizerWith : public Optimizer {
  public:
-  explicit OptimizerWith(const Options& options) : options_(options) {}
+  explicit OptimizerWith(const Options& options) : options_(options), decays_(decays_of(options)) {}
+  int moments() const override { return static_cast<int>(decays_.size()); }
+  std::vector<double> decays() const override { return decays_; }
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
  protected:
   Options options_;
-};
 
-template <typename Options>
-class AdamLike : public OptimizerWith<Options> {
- public:
-  using OptimizerWith<Options>::OptimizerWith;
-  int moments() const override { return 2; }
-  std::vector<double> decays() const override { return {this->options_.beta1, this->options_.beta2}; }
+ private:
+  std::vector<double> decays_;
 };
 
 // All scalars of a step are computed in double precision and rounded once to single precision.
@@ -84,17 +99,17 @@ template <bool keeps_second>
   pass<true, true, keeps_second>(block, s);
 }
 
+// If the second moment is kept, one that was never written is zero and remains zero. Where the second moment is zero,
+// the step would have no scale, so the first moment becomes zero, too.
 SYNCOPATE_VECTOR_CLONES
-void adamw_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<false>(block, s); }
+void adamw_pass(const OptimizerBlock& block, const AdamWScalars s, bool keeps_second) {
+  if (keeps_second) return adamw_pass_of<true>(block, s);
+  adamw_pass_of<false>(block, s);
+}
 
-// A second moment that was never written is zero and remains zero. Where the second moment is zero, the step would have
-// no scale, so the first moment becomes zero, too.
-SYNCOPATE_VECTOR_CLONES
-void frozen_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<true>(block, s); }
-
-class AdamW final : public AdamLike<AdamWOptions> {
+class AdamW final : public OptimizerWith<AdamWOptions> {
  public:
-  using AdamLike::AdamLike;
+  using OptimizerWith::OptimizerWith;
 
   std::optional<double> beta1_of_frozen() const override {
     const bool decays_in_gradient = options_.weight_decay.form == DecayForm::coupled && options_.weight_decay.rate > 0;
@@ -114,7 +129,7 @@ class AdamW final : public AdamLike<AdamWOptions> {
       scalars.l2 = static_cast<float>(context.decay);
     else
       scalars.shrink = static_cast<float>(1 - context.learning_rate * context.decay);
-    context.keeps_second ? frozen_pass(block, scalars) : adamw_pass(block, scalars);
+    adamw_pass(block, scalars, context.keeps_second);
   }
 };
 
@@ -172,9 +187,9 @@ void step_pass(const OptimizerBlock& block, const float shrink, const float rate
   for (std::size_t i = 0; i < block.size; ++i) after[i] = shrink * before[i] - rate * direction[i];
 }
 
-class Lamb final : public AdamLike<LambOptions> {
+class Lamb final : public OptimizerWith<LambOptions> {
  public:
-  using AdamLike::AdamLike;
+  using OptimizerWith::OptimizerWith;
 
   int passes() const override { return clips() ? 2 : 1; }
   TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const override {
@@ -259,9 +274,9 @@ void step_pass(const OptimizerBlock& block, const LansScalars k, const float rat
   }
 }
 
-class Lans final : public AdamLike<LansOptions> {
+class Lans final : public OptimizerWith<LansOptions> {
  public:
-  using AdamLike::AdamLike;
+  using OptimizerWith::OptimizerWith;
 
   int passes() const override { return 2; }
   TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const override {
@@ -319,9 +334,6 @@ class Lars final : public OptimizerWith<LarsOptions> {
  public:
   using OptimizerWith::OptimizerWith;
 
-  int moments() const override { return 1; }
-  std::vector<double> decays() const override { return {options_.momentum}; }
-
   int passes() const override { return 1; }
   TensorSums measure(int, const OptimizerBlock& block, const StepContext&) const override {
     return {sum_of_squares(block.gradient, block.size), sum_of_squares(block.before, block.size)};
@@ -367,10 +379,10 @@ void muon_pass(const OptimizerBlock& block, const float momentum, const float re
 
 // Updates some matrices as a whole, and all other tensors by AdamW.
 template <typename Options>
-class MatrixOptimizer : public AdamLike<Options> {
+class MatrixOptimizer : public OptimizerWith<Options> {
  public:
   explicit MatrixOptimizer(const Options& options)
-      : AdamLike<Options>(options),
+      : OptimizerWith<Options>(options),
         adamw_({.beta1 = options.beta1,
                 .beta2 = options.beta2,
                 .epsilon = options.epsilon,
@@ -531,12 +543,6 @@ class Averaged final : public OptimizerWith<AveragedOptions> {
  public:
   using OptimizerWith::OptimizerWith;
 
-  int moments() const override { return static_cast<int>(decays().size()); }
-  std::vector<double> decays() const override {
-    std::vector<double> decays = {options_.kept_of_x.value_or(options_.share_of_x), options_.beta2, options_.beta1};
-    decays.resize(static_cast<std::size_t>(options_.base) + 1);
-    return decays;
-  }
   double evaluated_factor() const override { return 1 - 1 / options_.share_of_x; }
   MomentAge weighed(const MomentAges& ages, double learning_rate) const override {
     MomentAge age = ages[0];
@@ -622,11 +628,6 @@ class RmsProp final : public OptimizerWith<RmsPropOptions> {
  public:
   using OptimizerWith::OptimizerWith;
 
-  int moments() const override { return options_.momentum == 0 ? 1 : 2; }
-  std::vector<double> decays() const override {
-    return options_.momentum == 0 ? std::vector{options_.rho} : std::vector{options_.momentum, options_.rho};
-  }
-
   void update(const OptimizerBlock& block, const StepContext& context) const override {
     const double left = left_of_start(options_.rho, context.ages[options_.momentum > 0 ? 1 : 0]);
     const RmsPropScalars scalars{.rate = static_cast<float>(context.learning_rate),
@@ -695,11 +696,6 @@ void sgd_pass(const OptimizerBlock& block, const SgdScalars s, const SgdOptions&
 class Sgd final : public OptimizerWith<SgdOptions> {
  public:
   using OptimizerWith::OptimizerWith;
-
-  int moments() const override { return options_.momentum == 0 ? 0 : 1; }
-  std::vector<double> decays() const override {
-    return options_.momentum == 0 ? std::vector<double>() : std::vector{options_.momentum};
-  }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {
     SgdScalars scalars{.rate = static_cast<float>(context.learning_rate),
