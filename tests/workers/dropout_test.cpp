@@ -87,7 +87,7 @@ at::Tensor mask_of_texts(const Network& network, const std::vector<float>& param
                          const std::vector<std::vector<std::int32_t>>& texts, const Batch& batch) {
   const SequenceBatch sequences({texts.begin(), texts.end()});
   const Visits visits = batch.visits();
-  const auto views = view_parameters(network, parameters.data());
+  const auto views = view_parameters(network, flat_view(parameters.data(), parameters.size()));
   return forward(network, views, {}, sequences, Mode::train, &visits) /
          forward(network, views, {}, sequences, Mode::evaluate, &visits);
 }
@@ -168,7 +168,7 @@ TEST(Dropout, GradientsAreThoseOfTheMaskedNetwork) {
   std::vector<float> inputs(4 * 128);
   std::vector<std::int64_t> labels(4);
   images->gather(Split::train, batch.samples, inputs.data(), labels.data());
-  auto parameters = view_parameters(objective.network(), theta.data());
+  auto parameters = view_parameters(objective.network(), flat_view(theta.data(), theta.size()));
   for (auto& parameter : parameters) parameter = parameter.to(torch::kDouble).requires_grad_();
   const auto x = torch::from_blob(inputs.data(), {4, 128}).to(torch::kDouble);
   const auto inner = torch::relu(torch::linear(x, parameters[0], parameters[1])) * mask;
@@ -261,7 +261,7 @@ TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
   const Sampler sampler(text_sampling);
   sampler.append_samples(micro_batch, batch.samples);
   ASSERT_EQ(sampler.steps_per_epoch(), 5);  // so step 9 is of epoch 1
-  auto parameters = view_parameters(objective.network(), theta.data());
+  auto parameters = view_parameters(objective.network(), flat_view(theta.data(), theta.size()));
   for (auto& parameter : parameters) parameter = parameter.to(torch::kDouble).requires_grad_();
   auto loss = torch::zeros({}, torch::kDouble);
   for (std::size_t i = 0; i < 5; ++i) {

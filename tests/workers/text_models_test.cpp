@@ -419,7 +419,8 @@ TEST(Gpt, NoTokenSeesALaterOne) {
     const auto flat = initial_parameters(network, 1);
     const auto outputs = [&](const std::vector<std::vector<std::int32_t>>& texts) {
       torch::NoGradGuard no_grad;
-      return forward(network, view_parameters(network, flat.data()), {}, all_of(texts), Mode::evaluate);
+      return forward(network, view_parameters(network, flat_view(flat.data(), flat.size())), {}, all_of(texts),
+                     Mode::evaluate);
     };
     const auto before = outputs({{5, 6, 7, 8, 9}, {5, 6, 7, 8, 9}, {5, 6, 7, 8}});
     const auto after = outputs({{5, 6, 7, 8, 9}, {5, 6, 7, 10, 9}, {5, 6, 11, 8}});

@@ -549,10 +549,6 @@ std::vector<at::Tensor> view_parameters(const Network& network, const at::Tensor
   return views;
 }
 
-std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
-  return view_parameters(network, flat_view(flat, network.parameter_floats()));
-}
-
 std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat) {
   std::vector<at::Tensor> views;
   views.reserve(network.buffers().size());

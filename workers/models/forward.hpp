@@ -26,7 +26,6 @@ at::Tensor flat_view(const float* flat, std::size_t size);
 
 // Views of the flat vector (P,), one per parameter in the network's order, without a copy.
 std::vector<at::Tensor> view_parameters(const Network& network, const at::Tensor& flat);
-std::vector<at::Tensor> view_parameters(const Network& network, const float* flat);  // in main memory
 
 // Views of the flat normalisation statistics, one per buffer in the network's order.
 std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat);

@@ -45,22 +45,15 @@ TextTask::Kind kind_of(Loss loss) {
   return loss == Loss::masked ? masked_lm : loss == Loss::causal ? causal_lm : classification;
 }
 
-// The model's requirements for the data.
-struct Asked {
-  Loss loss;
-  std::int64_t longest;     // sequences are cut to this length; 0: not cut
-  std::string masking_key;  // a masking key that is given; empty: none
-};
-
-std::optional<Misfit> misfit(const DatasetSize& data, const Asked& asked) {
+// Sequences are cut to `longest` tokens; 0: they are not cut. `masking_key`: a masking key that is given; empty: none.
+std::optional<Misfit> misfit(const DatasetSize& data, Loss loss, std::int64_t longest, const std::string& masking_key) {
   const bool labels_tokens = data.token_classes > 0;
-  if (asked.longest > 0 && !data.shape.has_tokens())
+  if (longest > 0 && !data.shape.has_tokens())
     return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens can be cut"};
-  if (labels_tokens && !asked.masking_key.empty())
-    return Misfit{.key = asked.masking_key,
-                  .needed = "must be left out: the labels of tokens decide what is asked for"};
+  if (labels_tokens && !masking_key.empty())
+    return Misfit{.key = masking_key, .needed = "must be left out: the labels of tokens decide what is asked for"};
   const auto lacks = [](const char* needed) { return Misfit{.key = "loss", .needed = needed}; };
-  switch (asked.loss) {
+  switch (loss) {
     case Loss::cross_entropy:
       if (data.targets > 0) return lacks("needs classes; use loss = \"mse\" for numbers");
       if (labels_tokens) return lacks("needs one label per sequence; use \"masked\" for labels of tokens");
@@ -74,10 +67,10 @@ std::optional<Misfit> misfit(const DatasetSize& data, const Asked& asked) {
       break;
   }
   if (!data.shape.has_tokens()) return lacks("needs texts, which are sequences of tokens");
-  if (asked.loss == Loss::masked && data.marks.mask < 0 && !labels_tokens)
+  if (loss == Loss::masked && data.marks.mask < 0 && !labels_tokens)
     return lacks(
         "needs a data set with a token that hides others, such as datasets.npy.mask, or with labels of tokens");
-  if (asked.loss == Loss::causal && labels_tokens)
+  if (loss == Loss::causal && labels_tokens)
     return lacks("asks only for next tokens; use \"masked\" for labels of tokens");
   return {};
 }
@@ -126,8 +119,8 @@ Model read_torchscript(Settings& table) {
     if (!file.empty()) load_network(table, data, options);
   };
   return {.inputs = Model::Inputs::either,
-          .misfit = [asked = Asked{loss, options.task.longest, masking_key_of(table)}](
-                        const DatasetSize& data) { return misfit(data, asked); },
+          .misfit = [loss, longest = options.task.longest, masking_key = masking_key_of(table)](
+                        const DatasetSize& data) { return misfit(data, loss, longest, masking_key); },
           .network =
               [table, options, file](const DatasetSize& data) mutable {
                 if (file.empty()) throw ModelFault("file", "is required: the file that torch.jit.script has saved");

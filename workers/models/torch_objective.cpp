@@ -415,7 +415,8 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
   assert(direction.empty() || direction.size() == network_.parameter_floats());
   use_one_thread();
   const c10::AutoGradMode differentiates(true);
-  std::vector<at::Tensor> in_doubles = view_parameters(network_, parameters), directions;
+  std::vector<at::Tensor> in_doubles = view_parameters(network_, flat_view(parameters, this->parameters()));
+  std::vector<at::Tensor> directions;
   for (std::size_t p = 0; p < in_doubles.size(); ++p) {
     in_doubles[p] = in_doubles[p].to(at::kDouble).requires_grad_();
     if (!direction.empty())

@@ -62,8 +62,7 @@ void evaluate_part(const Objective& objective, std::span<const ModelStatePtr> me
     parameters.push_back(values_of(state->parameters));
     buffers.push_back(values_of(state->buffers));
   }
-  part.sums = members.size() == 1 ? objective.evaluate(parameters[0], buffers[0], part.split, part.begin, part.end)
-                                  : objective.evaluate_ensemble(parameters, buffers, part.split, part.begin, part.end);
+  part.sums = objective.evaluate_ensemble(parameters, buffers, part.split, part.begin, part.end);
 }
 
 EvaluationSums sums_of(std::span<const EvaluatedPart> parts, Split split) {

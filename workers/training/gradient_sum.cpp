@@ -284,13 +284,6 @@ std::int64_t micro_batches_in(const GradientSum& sum) {
   return count;
 }
 
-std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* const> chunks, const ModelState& at,
-                                                 const Objective& objective) {
-  std::vector<std::span<const MicroBatch>> lists;
-  for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
-  return objective.batched_gradients(values_of(at.parameters), values_of(at.buffers), lists);
-}
-
 // A sum of weights below this share of the sum of their magnitudes counts as zero, because it is a rounding error.
 constexpr double rounding = 0x1p-44;
 // Weights whose relative difference is below this count as equal.
@@ -602,7 +595,9 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
   const std::vector<std::shared_ptr<Task>> inputs = {at->parameters->producer, producer(at->buffers)};
   const auto pass = std::make_shared<KeptOfPass::Pass>(KeptOfPass::Pass{.objective = objective});
   const auto begin = [pass, chunks, at, held = std::vector(sums.begin(), sums.end())] {
-    pass->gradients = go_through(chunks, *at, *pass->objective);
+    std::vector<std::span<const MicroBatch>> lists;
+    for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
+    pass->gradients = pass->objective->batched_gradients(values_of(at->parameters), values_of(at->buffers), lists);
     for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->result.loss_sum = pass->gradients->loss_sum(i);
   };
   for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->kept = std::make_shared<KeptOfPass>(pass, i);
