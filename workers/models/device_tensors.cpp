@@ -204,27 +204,23 @@ std::vector<at::Tensor> Device::shared_parameters(const Network& network, const 
 }
 
 std::vector<GradientSegment> Device::segments(const Network& network, std::vector<at::Tensor> gradients) const {
-  std::vector<GradientSegment> segments;
-  const auto add = [&](const Parameter& parameter, const float* data, std::shared_ptr<const void> owner) {
-    segments.push_back({.offset = parameter.offset, .size = parameter.size, .data = data, .owner = std::move(owner)});
-  };
-  if (!copies()) {
-    for (const auto p : network.flat_order()) {
-      const auto owner = std::make_shared<const at::Tensor>(std::move(gradients[p]));
-      add(network.parameters()[p], owner->data_ptr<float>(), owner);
-    }
-    return segments;
+  if (copies()) {
+    // One block of main memory, because a GPU copies asynchronously only into locked memory, which is costly to
+    // allocate.
+    const auto size = static_cast<std::int64_t>(network.parameter_floats());
+    const at::Tensor block = at::empty({size}, at::TensorOptions(at::kFloat).pinned_memory(device_.is_cuda()));
+    const c10::InferenceMode guard;
+    const std::vector<at::Tensor> there = std::exchange(gradients, view_parameters(network, block));
+    for (std::size_t p = 0; p < there.size(); ++p) gradients[p].copy_(there[p], /*non_blocking=*/true);
+    if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device_).synchronize();
   }
-  // One block of main memory, because a GPU copies asynchronously only into locked memory, which is costly to allocate.
-  const auto size = static_cast<std::int64_t>(network.parameter_floats());
-  const auto block = std::make_shared<const at::Tensor>(
-      at::empty({size}, at::TensorOptions(at::kFloat).pinned_memory(device_.is_cuda())));
-  const c10::InferenceMode guard;
-  const std::vector<at::Tensor> parts = view_parameters(network, *block);
-  for (std::size_t p = 0; p < parts.size(); ++p) parts[p].copy_(gradients[p], /*non_blocking=*/true);
-  if (device_.is_cuda()) c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device_).synchronize();
-  for (const auto p : network.flat_order())
-    add(network.parameters()[p], block->data_ptr<float>() + network.parameters()[p].offset, block);
+  std::vector<GradientSegment> segments;
+  for (const auto p : network.flat_order()) {
+    const Parameter& parameter = network.parameters()[p];
+    const auto owner = std::make_shared<const at::Tensor>(std::move(gradients[p]));
+    segments.push_back(
+        {.offset = parameter.offset, .size = parameter.size, .data = owner->data_ptr<float>(), .owner = owner});
+  }
   return segments;
 }
 
