@@ -1,5 +1,4 @@
-// Batches of samples in a network's input form, and the targets of its loss. Only sources
-// with LibTorch include it.
+// Batches of samples in a network's input form, and the targets of its loss. Only sources with LibTorch include it.
 // Texts are evaluated together without padding, so a micro-batch's result does not depend on the other micro-batches
 // that are evaluated with it. A user's own module may see padding if that does not change its outputs.
 #pragma once

@@ -195,7 +195,7 @@ std::vector<at::Tensor> Device::shared_parameters(const Network& network, const 
   if (found == copies_.end()) {
     copies_.push_front({owner, upload(flat_view(flat, network.parameter_floats()))});
     found = copies_.begin();
-    // As many as threads may use at the same time. Each of them may use a state of its own.
+    // Each thread may use a state of its own at the same time.
     if (copies_.size() > threads_.size() + 1) copies_.pop_back();
   }
   if (device_.is_cuda())  // the memory must not be reused while this thread's stream reads it

@@ -21,9 +21,9 @@
 
 namespace syncopate {
 
-// Why LibTorch has no such device here, as the end of a sentence; empty: it has one.
+// Returns why LibTorch has no such device here, as the end of a sentence; empty: it has one.
 std::string why_no_device(const std::string& device);
-// Why LibTorch cannot compute networks in bfloat16 on this device; empty: it can. The device must exist.
+// Returns why LibTorch cannot compute networks in bfloat16 on this device; empty: it can. The device must exist.
 std::string why_no_bfloat16(const std::string& device);
 // The device's name and number for people, such as "cuda:0 (NVIDIA H200)"; empty for the processor.
 std::string device_name_by_torch(const std::string& device);
@@ -68,7 +68,7 @@ class Device {
   // As parameters(), but a state that was announced is copied only once, also if several threads use it. Not for
   // inference mode, whose tensors cannot be differentiated later.
   std::vector<at::Tensor> shared_parameters(const Network& network, const float* flat) const;
-  // Announces whose parameters this thread passes next (Objective::next_parameters_belong_to).
+  // Objective::next_parameters_belong_to.
   void announce(std::shared_ptr<const void> owner) const;
 
   // Gradients, one tensor per parameter in the network's order, as segments in main memory, in ascending order of

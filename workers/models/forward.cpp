@@ -397,7 +397,7 @@ class ForwardPass {
     x_ = mean_of_each(x_, at::arange(x_.size(0), texts_->begins.options()), texts_->begins);
   }
 
-  // Questions are about different tokens in ascending order, so as many questions as tokens ask for all of them.
+  // Questions ask for different tokens in ascending order. If there is one per token, all rows remain.
   void operator()(const layer::AskedTokens&) {
     if (texts_->asked.numel() < x_.size(0)) x_ = at::embedding(x_, texts_->asked);
   }

@@ -28,7 +28,7 @@ namespace {
 //          count with the length of the longest.
 // Checks:  peaks of the program's memory with and without a training (tests/experiments/memory_test.cpp).
 //
-// Adds up what each layer stores, in floats per sample.
+// The class adds up the floats per sample that each layer stores.
 class PassCost {
  public:
   explicit PassCost(const Network& network)
@@ -95,7 +95,7 @@ class PassCost {
     const std::int64_t tokens = shape_.height * shape_.width * places_;
     const std::int64_t scores = heads * tokens * (in_blocks ? layer::attention_block : tokens);
     const std::int64_t inputs = before_.features() * places_;
-    // Otherwise: separate queries, keys and values; scores before and after the softmax.
+    // Without blocks, queries, keys and values are stored separately, and scores before and after the softmax.
     if (!in_blocks) held_ += inputs + 2 * scores;
     largest_ = std::max(largest_, in_blocks ? inputs : scores);
     const double seen =

@@ -248,7 +248,7 @@ Network& Network::decode_words(bool bias) {
   return append(decoder);
 }
 
-// Layers for tokens of images. Tokens keep the height and width of the grid of patches; `channels` is the number of values per token.
+// Layers for tokens of images. Tokens keep the height and width of the grid of patches; `channels` is their width.
 Network& Network::patches(std::int64_t size) {
   assert(form_ == Form::image && shape_.height % size == 0 && shape_.width % size == 0);
   shape_ = {.channels = shape_.channels * size * size, .height = shape_.height / size, .width = shape_.width / size};

@@ -77,7 +77,7 @@ struct ResidualEnd {
   std::int64_t zeros_before = 0, zeros_after = 0;
 };
 
-// Images to tokens, one per square. The squares, and the pixels in each, are row by row; a pixel's channels in order.
+// Images to tokens, one per square. Squares, and the pixels in a square, are in row order; a pixel's channels adjoin.
 struct Patches {
   std::int64_t size = 1;
 };

@@ -25,8 +25,8 @@ std::string loaded_torch_file();
 // The kernels that LibTorch has chosen for this processor (torch_entry.cpp), and the name of a GPU on which it
 // computes; "none loaded" if it is not loaded.
 std::string torch_kernels(const std::string& device = "cpu");
-// A GPU with its name, such as "cuda:0 (NVIDIA H200)" for "cuda". Any other device, or one that LibTorch has not been
-// loaded for, as it is.
+// Returns a GPU with its name, such as "cuda:0 (NVIDIA H200)" for "cuda", once LibTorch is loaded. Any other device is
+// returned unchanged.
 std::string torch_device(const std::string& device);
 
 // Suppresses LibTorch's warnings, which are meant for authors of modules and would appear between lines of progress.
@@ -47,7 +47,7 @@ struct TorchRequest {
 // Creates a TorchObjective. Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request);
 
-// Why LibTorch cannot compute as `arithmetic` says on this machine, as the end of a sentence; empty: it can. Loads the
+// Returns why LibTorch cannot compute as `arithmetic` says on this machine, as the end of a sentence; empty: it can. Loads the
 // library first, and CUDA's part of LibTorch for a GPU.
 std::string why_no_arithmetic(const Arithmetic& arithmetic);
 // The GPUs of this machine, such as "cuda:0 (NVIDIA H200)", or why LibTorch has none. Loads the library first.

@@ -53,7 +53,7 @@ LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
   return {.minimised = loss, .reported = loss};
 }
 
-// The losses of which gradients are computed.
+// The loss that gradients minimise.
 LossSums loss_of(const at::Tensor& outputs, const SampleBatch& batch, double smoothing) {
   if (batch.targets.defined()) return squared_error(outputs, batch.targets);
   return cross_entropy(outputs, batch.answers, smoothing, batch.mixed ? &*batch.mixed : nullptr, batch.weights);

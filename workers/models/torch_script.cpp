@@ -397,7 +397,7 @@ bool bears_padding(Module& module, const ScriptDemand& demand, const Arguments& 
   return bears;
 }
 
-// Why a module in evaluation, in float64, has no gradient or no product with its Hessian; empty: it has both.
+// Returns why a module in evaluation, in float64, has no gradient or no Hessian product; empty: it has both.
 std::string why_no_derivative(Module& module, const std::vector<at::Tensor>& parameters, const Arguments& samples) {
   try {
     const at::Tensor loss = call_on_copies(module, {samples.inputs.to(at::kDouble)}).square().sum();
@@ -695,7 +695,7 @@ class ScriptModule {
     contents_.why_no_derivative = why_no_derivative(doubles, tensors_in(parts_of(doubles), parameters_), samples);
   }
 
-  // Evaluates as many samples at once as a run will, without gradients. Call it after probe(). Throws ScriptFault.
+  // Evaluates batches of the sizes of a run, without gradients. Call it after probe(). Throws ScriptFault.
   void try_batches(const ScriptDemand& demand, const ScriptOptions::Trial& trial) const {
     const SeededDraws draws(0);
     const auto with = [&](std::int64_t samples, bool in_training, const char* meaning) {

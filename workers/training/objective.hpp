@@ -73,7 +73,7 @@ struct ParameterTensor {
   // Its position in the order in which the model uses its tensors. If all are equal, the order is that of the offsets.
   std::size_t place = 0;
   std::size_t rows = 0;  // size of the first dimension if there are several; 0: not a matrix
-  bool is_tied = false;  // whether it embeds words and is also the model's head, whose products are the last ones
+  bool is_tied = false;  // whether it embeds words and is also the model's head
 };
 // Whether a tensor with this name is an embedding of words or of places.
 bool is_embedding(std::string_view tensor);

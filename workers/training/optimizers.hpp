@@ -26,7 +26,7 @@ struct WeightDecay {
   std::vector<std::string> exclude{};  // tensors whose names contain one of these strings do not decay
 };
 
-// Which tensors' steps a layer-wise optimizer scales by a trust ratio: only those that weight decay applies to, or all.
+// The tensors whose steps a layer-wise optimizer scales by a trust ratio: those that weight decay applies to, or all.
 enum class TrustScope { decayed, all };
 
 // The terms that the momentum accumulates. Both forms are equal until the learning rate changes; with `updates`, old
@@ -106,13 +106,13 @@ class Optimizer {
   // Returns this block's contribution to a pass's sums. May change moments and gradient (`kept`) for later passes.
   virtual TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const;
 
-  // Which of these tensors are updated as whole matrices. Only for optimizers with passes.
+  // Returns for each tensor whether it is updated as a whole matrix. Only for optimizers with passes.
   virtual std::vector<bool> matrices(std::span<const ParameterTensor> tensors) const {
     return std::vector<bool>(tensors.size());
   }
-  // Parts of names of matrices that are not among these by the user's choice.
+  // The user excludes matrices whose names contain one of these strings.
   virtual std::vector<std::string> excluded_matrices() const { return {}; }
-  // Called after the last pass, for each of these tensors. Replaces `kept`, which update() then gets as the gradient.
+  // Called after the last pass, for each such matrix. Replaces `kept`, which update() then gets as the gradient.
   virtual void turn_matrix(const MatrixBlock&) const {}
 };
 

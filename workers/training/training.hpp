@@ -131,11 +131,11 @@ struct Evaluation {
 // Measures of a model in addition to its losses. Each is set if it was requested.
 struct ModelMeasures {
   std::optional<double> gradient_norm{};
-  std::optional<double> gradient_variance{};  // see GradientNoise, also for the next one
-  std::optional<double> noise_scale{};        // in samples
+  std::optional<double> gradient_variance{};  // GradientNoise::variance
+  std::optional<double> noise_scale{};        // GradientNoise::scale, in samples
   std::optional<double> largest_eigenvalue{};
   std::optional<double> hessian_trace{};
-  // Set with largest_eigenvalue or hessian_trace, which scale with its inverse square if layers are normalised.
+  // Set with largest_eigenvalue or hessian_trace. Under normalisation both scale with its inverse square.
   std::optional<double> parameter_norm{};
 };
 struct MeasureOptions {
@@ -184,8 +184,7 @@ class Training {
 
   ModelStatePtr initial_state();
 
-  // Guard object for runs whose work is divided among processes. While it exists, submitted work is computed for the
-  // participant `rank`, or at `places`.
+  // While it exists, submitted work is computed for the participant `rank`, or at `places`, if work is divided.
   class AskedBy {
    public:
     AskedBy(Training& training, Rank rank)
@@ -200,15 +199,13 @@ class Training {
     Training& training_;
     ProcessSet before_;
   };
-  // Disconnects from the other processes, so that nothing that they send reaches the executor any more. Call it before
-  // the executor or this object is destroyed.
+  // Disconnects from the other processes. Call it before the executor or this object is destroyed.
   void leave_processes() {
     if (divided_) divided_->leave();
   }
   bool is_divided() const { return divided_ != nullptr; }
   DividedWork* divided() const { return divided_.get(); }  // null: work is not divided
-  // place() returns the processes at which values that are requested now are computed. is_here() is whether this
-  // process is among `places`.
+  // The processes that compute the values requested now.
   ProcessSet place() const { return divided_ ? asker_ : ProcessSet::everywhere(); }
   bool is_here(ProcessSet places) const { return !divided_ || divided_->is_here(places); }
 
@@ -241,9 +238,9 @@ class Training {
   ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate) {
     return descend(std::move(state), gradient, learning_rate, StepRules());
   }
-  // Returns the model to evaluate in place of `state`, the model that the optimizer steps: x of an optimizer that
-  // evaluates another one (Optimizer::evaluated_factor), otherwise `state`. Normalisation statistics are those of
-  // `state`, whose moments must belong to it.
+  // Returns the model to evaluate for `state`, the model that the optimizer steps. Most optimizers evaluate `state`
+  // itself; others evaluate x (Optimizer::evaluated_factor), with the normalisation statistics of `state`. The moments
+  // must belong to `state`.
   ModelStatePtr evaluated(const ModelStatePtr& state);
   // Clips a worker's sum over `micro_batches` micro-batches: scales it so that their mean has a global norm of at most
   // clip_norm. Returns a promise. If the run clips gradients, the clipped sum is computed even if it is never used.
@@ -255,7 +252,7 @@ class Training {
 
   // Returns the gradients of those layers of a micro-batch that are complete when a deadline stops its backward pass
   // after this share of it. The first overload returns a promise; the second cuts a sum that has been evaluated and is
-  // not shared. Returns nothing if no tensor's gradient is complete, or in time-only runs.
+  // not shared. Returns nullopt if no tensor's gradient is complete, or in time-only runs.
   std::optional<Gradient> partial_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
                                            double backward_share) const;
   std::optional<Gradient> partial_gradient(std::shared_ptr<GradientSum> evaluated, double backward_share) const;
