@@ -63,15 +63,6 @@ std::span<const std::int32_t> cut(std::span<const std::int32_t> tokens, std::int
   return longest > 0 ? tokens.first(std::min(tokens.size(), static_cast<std::size_t>(longest))) : tokens;
 }
 
-// The questions are the tokens that have a label in the data set.
-void ask_own_labels(std::span<const std::int32_t> labels, std::size_t asked, ShownText& shown) {
-  for (std::size_t place = 0; place < asked; ++place) {
-    if (labels[place] == ignored_label) continue;
-    shown.places.push_back(static_cast<std::int64_t>(place));
-    shown.answers.push_back(labels[place]);
-  }
-}
-
 // The model also sees the tokens after the first `text.asked`, but there are no questions about them.
 ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
   ShownText shown;
@@ -79,6 +70,10 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
       cut(dataset.tokens(split, text.sample, {.seed = seed, .epoch = text.epoch}, shown.read), task.longest);
   const auto own = cut(tokens, text.asked);
   shown.tokens = tokens;
+  const auto add_question = [&](auto place, std::int32_t answer) {
+    shown.places.push_back(static_cast<std::int64_t>(place));
+    shown.answers.push_back(answer);
+  };
   switch (task.kind) {
     case Kind::classification:
       shown.answers.resize(1);
@@ -86,24 +81,20 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
       break;
     case Kind::masked_lm:
       if (task.own_labels) {
-        ask_own_labels(dataset.token_labels(split, text.sample), own.size(), shown);
+        const auto labels = dataset.token_labels(split, text.sample);
+        for (std::size_t place = 0; place < own.size(); ++place)
+          if (labels[place] != ignored_label) add_question(place, labels[place]);
         break;
       }
       shown.masked =
           mask(own, dataset.size(), task.masking, masking_stream(seed, split, text.sample, text.epoch, task.masking));
       shown.masked.tokens.insert(shown.masked.tokens.end(), tokens.begin() + std::ssize(own), tokens.end());
       shown.tokens = shown.masked.tokens;
-      for (const std::int32_t place : shown.masked.places) {
-        shown.places.push_back(place);
-        shown.answers.push_back(tokens[static_cast<std::size_t>(place)]);
-      }
+      for (const auto place : shown.masked.places) add_question(place, tokens[static_cast<std::size_t>(place)]);
       break;
     case Kind::causal_lm:  // the last token is only an answer, unless there is no other
       if (tokens.size() > 1) shown.tokens = tokens.first(tokens.size() - 1);
-      for (std::size_t place = 1; place < own.size(); ++place) {
-        shown.places.push_back(static_cast<std::int64_t>(place) - 1);
-        shown.answers.push_back(tokens[place]);
-      }
+      for (std::size_t place = 1; place < own.size(); ++place) add_question(place - 1, tokens[place]);
   }
   return shown;
 }

@@ -1,24 +1,10 @@
 #include "workers/models/device.hpp"
 
-#include <algorithm>
-#include <cctype>
-#include <string_view>
+#include <regex>
 
 #include "workers/config/settings.hpp"
 
 namespace syncopate {
-
-namespace {
-
-bool is_device(std::string_view name) {
-  if (name == "cpu" || name == "cpu:copy" || name == "cuda" || name == "mps") return true;
-  constexpr std::string_view numbered = "cuda:";
-  const std::string_view number = name.substr(std::min(name.size(), numbered.size()));
-  return name.starts_with(numbered) && !number.empty() && number.size() <= 2 &&
-         std::ranges::all_of(number, [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-}  // namespace
 
 Arithmetic read_arithmetic(Settings& training) {
   Arithmetic arithmetic;
@@ -26,7 +12,7 @@ Arithmetic read_arithmetic(Settings& training) {
                                             "Where gradients are computed: \"cpu\", \"cuda\", \"cuda:1\", ..., "
                                             "\"mps\". Virtual time does not depend on it."},
                                            "cpu");
-  if (is_device(device))
+  if (std::regex_match(device, std::regex("cpu(:copy)?|cuda(:[0-9]{1,2})?|mps")))
     arithmetic.device = device;
   else
     training.fault("device",

@@ -76,7 +76,6 @@ Executor::~Executor() {
     const auto task = std::move(ready_.back());
     ready_.pop_back();
     task->work_ = nullptr;
-    task->begin_elsewhere_ = nullptr;
     for (auto& successor : std::exchange(task->successors_, {})) ready_.push_back(std::move(successor));
   }
 }
@@ -96,7 +95,8 @@ std::shared_ptr<Task> Executor::submit_elsewhere(std::function<void(const std::s
                                                  std::span<const std::shared_ptr<Task>> prerequisites) {
   assert(!pool_.empty() && !CheckpointLog::replays_here());
   auto task = std::make_shared<Task>(nullptr);
-  task->begin_elsewhere_ = std::move(begin);
+  task->work_ = [own = task.get(), begin = std::move(begin)] { begin(own->shared_from_this()); };
+  task->ends_elsewhere_ = true;
   return submit(std::move(task), prerequisites);
 }
 
@@ -192,23 +192,19 @@ void Executor::look_for_work(std::unique_lock<std::mutex>& lock) {
 // Runs the task. Returns a successor that has become ready, to run next on this thread; null if there is none.
 std::shared_ptr<Task> Executor::run(const std::shared_ptr<Task>& task, std::unique_lock<std::mutex>& lock) {
   const bool inputs_exist = !failure_;  // after a failure, inputs may not have been computed
-  const bool ends_elsewhere = task->begin_elsewhere_ && inputs_exist;
+  const bool ends_elsewhere = task->ends_elsewhere_ && inputs_exist;
   if (ends_elsewhere) elsewhere_.insert(task);
   lock.unlock();
   std::exception_ptr failure;
   try {
     if (inputs_exist) {
       throw_if_interrupted();  // rethrown by the submitting thread
-      if (ends_elsewhere)
-        task->begin_elsewhere_(task);
-      else
-        task->work_();
+      task->work_();
     }
   } catch (...) {
     failure = std::current_exception();
   }
   task->work_ = nullptr;  // releases the inputs, outside the lock
-  task->begin_elsewhere_ = nullptr;
   lock.lock();
   if (failure && !failure_) failure_ = failure;
   if (ends_elsewhere && !failure) return nullptr;

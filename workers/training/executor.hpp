@@ -21,7 +21,7 @@
 
 namespace syncopate {
 
-class Task {
+class Task : public std::enable_shared_from_this<Task> {
  public:
   explicit Task(std::function<void()> work) : work_(std::move(work)) {}
   bool operator<(const Task& other) const { return number_ < other.number_; }  // whether it was submitted earlier
@@ -30,9 +30,9 @@ class Task {
   friend class Executor;
   std::function<void()> work_;  // destroyed after it has run, which releases its inputs
   std::vector<std::shared_ptr<Task>> successors_;
-  std::function<void(const std::shared_ptr<Task>&)> begin_elsewhere_;  // used instead of work_ by submit_elsewhere()
-  std::uint64_t number_ = 0;                                           // order of submission
-  int missing_ = 0;                                                    // number of prerequisites that are not done yet
+  std::uint64_t number_ = 0;     // order of submission
+  int missing_ = 0;              // number of prerequisites that are not done yet
+  bool ends_elsewhere_ = false;  // work_ only begins the task (submit_elsewhere)
   bool done_ = false;
 };
 
