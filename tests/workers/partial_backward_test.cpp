@@ -176,8 +176,7 @@ TEST(PartialBackward, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
   Training training(objective, make_sgd({}), {}, executor);
   const ModelStatePtr at = training.initial_state();
   const auto evaluated = [&] {
-    double scale = 1;
-    auto sum = fix_sum(Gradient(at, begun, {}), *objective, scale);
+    auto sum = fix_sum(Gradient(at, begun, {}), *objective).sum;
     for (auto& chunk : sum->chunks) evaluate_chunk(chunk, std::exchange(chunk.at, nullptr), *objective);
     sum->submitted = true;
     return sum;

@@ -425,10 +425,9 @@ void open_packet(Message& message, const std::shared_ptr<const Compressor>& comp
       decode_into({out, parameters});
       copy_statistics({out + parameters, buffers});
     };
-    const std::int64_t micro_batches = message.gradient.micro_batches();
     const CellPtr read[] = {words};
-    const Gradient values = training.promised(micro_batches, packet.carried, read, fill);
-    message.gradient = Gradient(values.terms().front().sum, micro_batches, message.gradient.compute_time());
+    message.gradient = training.promised(message.gradient.micro_batches(), packet.carried, read, fill,
+                                         message.gradient.compute_time());
     return;
   }
   auto difference = std::make_shared<ModelState>();

@@ -284,8 +284,7 @@ std::optional<Gradient> MpiMicroBatches::computed_before(const ModelStatePtr& at
 }
 
 std::shared_ptr<GradientSum> MpiMicroBatches::promise(const ModelStatePtr& at, const MicroBatch& samples) const {
-  double scale = 1;
-  return fix_sum(Gradient(at, samples, {}), state_.options.training.objective(), scale);
+  return fix_sum(Gradient(at, samples, {}), state_.options.training.objective()).sum;
 }
 
 // Computes the gradient now and leaves it in the memory where the backward pass wrote it.

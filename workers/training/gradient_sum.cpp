@@ -337,14 +337,10 @@ Payload payload_of(FlatVector values) {
   return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
 }
 
-std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
-                                     const DividedWork* divided) {
+ScaledSum fix_sum(const Gradient& gradient, const Objective& objective, const DividedWork* divided) {
   const auto& terms = gradient.terms();
-  scale = 1;
-  if (terms.size() == 1 && terms.front().sum && terms.front().sum->wide >= gradient.wide()) {
-    scale = terms.front().scale;
-    return terms.front().sum;
-  }
+  if (terms.size() == 1 && terms.front().sum && terms.front().sum->wide >= gradient.wide())
+    return {terms.front().sum, terms.front().scale};
   auto sum = new_sum();
   sum->wide = gradient.wide();
   sum->micro_batches = gradient.micro_batches();
@@ -365,7 +361,7 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
   }
   for (const Gradient::Term& term : terms)
     if (term.sum) sum->chunks.push_back({{.sum = term.sum, .scale = term.scale}});
-  return sum;
+  return {std::move(sum)};
 }
 
 void cut_sum(GradientSum& sum, const PartialBackward& layers, const Objective& objective) {

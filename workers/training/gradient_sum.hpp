@@ -144,12 +144,15 @@ struct GradientSum {
   std::map<Use, ModelStatePtr> uses;
 };
 
+struct ScaledSum {
+  std::shared_ptr<GradientSum> sum;
+  double scale = 1;
+};
+
 // Sorts the gradient's terms and cuts them into chunks. If the gradient is a single shared sum already (for a wide
-// gradient, a wide sum), returns that sum and sets `scale` to its factor; otherwise sets `scale` to 1. If work is
-// divided, micro-batches of workers of several processes are cut into a number of chunks that is a multiple of the
-// number of processes.
-std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
-                                     const DividedWork* divided = nullptr);
+// gradient, a wide sum), returns that sum and its factor. If work is divided, micro-batches of workers of several
+// processes are cut into a number of chunks that is a multiple of the number of processes.
+ScaledSum fix_sum(const Gradient& gradient, const Objective& objective, const DividedWork* divided = nullptr);
 
 // Evaluates the chunk at `at`, the model that was moved out of it. Does nothing if `at` is null, because the chunk is
 // nested or already has values.

@@ -329,8 +329,7 @@ Gradient Training::clipped(Gradient gradient, std::int64_t micro_batches) {
   cell->producer = submit_on(gradient, {}, clip);
   const auto copy = [cell](float* out) { std::ranges::copy(std::as_const(cell->value).span(), out); };
   const CellPtr read[] = {cell};
-  const Gradient values = promised(gradient.micro_batches(), travelling(gradient), read, copy);
-  return Gradient(values.terms().front().sum, gradient.micro_batches(), gradient.compute_time());
+  return promised(gradient.micro_batches(), travelling(gradient), read, copy, gradient.compute_time());
 }
 
 std::vector<std::shared_ptr<Task>> Training::brought(std::span<const CellPtr> cells, ProcessSet places) {
@@ -824,9 +823,8 @@ ModelStatePtr Training::initial_state() {
 
 Gradient Training::share(const Gradient& gradient) {
   if (!objective_) return gradient;
-  double scale = 1;
-  Gradient shared(fixed(gradient, scale), gradient.micro_batches(), gradient.compute_time());
-  return shared *= scale;
+  const auto [sum, scale] = fixed(gradient);
+  return Gradient(sum, gradient.micro_batches(), gradient.compute_time()) * scale;
 }
 
 void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches) {
@@ -840,8 +838,7 @@ ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, d
                                 const StepRules& rules) {
   if (!objective_) return nullptr;
   if (CheckpointLog* const log = CheckpointLog::here()) log->before_step();
-  double scale = 1;
-  auto sum = fixed(gradient, scale);
+  auto [sum, scale] = fixed(gradient);
   if (options_.on_kept && rules.slice.index == 0) report_kept(*sum);
   const bool is_shared = gradient.terms().size() == 1 && gradient.terms().front().sum == sum;
   const ProcessSet places = place_of_step(*state, gradient);
@@ -918,15 +915,14 @@ std::vector<double> Training::distances(const ModelStatePtr& a, const ModelState
 
 double Training::norm(const Gradient& gradient) {
   if (!objective_) return std::numeric_limits<double>::quiet_NaN();
-  double scale = 1;
-  const auto sum = fixed(gradient, scale);
-  submit_chunks(sum, objective_, executor_, divided_.get());
+  const ScaledSum whole = fixed(gradient);
+  submit_chunks(whole.sum, objective_, executor_, divided_.get());
   // Computes at the processes that have the whole sum, or everywhere if none has.
-  const ProcessSet places = sum->at.empty() ? ProcessSet::everywhere() : sum->at;
-  const auto there = readable(sum, places);
+  const ProcessSet places = whole.sum->at.empty() ? ProcessSet::everywhere() : whole.sum->at;
+  const auto there = readable(whole.sum, places);
   const auto compute = [&] {
     for (const auto& task : there->tasks) executor_.wait(task);
-    return std::vector{norm_of(*there, scale, 0, objective_->parameters())};
+    return std::vector{norm_of(*there, whole.scale, 0, objective_->parameters())};
   };
   return agreed_numbers(1, places, compute).front();
 }
@@ -934,8 +930,7 @@ double Training::norm(const Gradient& gradient) {
 double Training::loss(const Gradient& gradient) {
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   if (!objective_) return unknown;
-  double scale = 1;
-  const auto sum = fixed(gradient, scale);
+  const auto sum = fixed(gradient).sum;
   submit_chunks(sum, objective_, executor_, divided_.get());
   return logged_number([&] {
     const std::int64_t micro_batches = loss_of(*sum).micro_batches;
@@ -956,10 +951,10 @@ double Training::loss(const Gradient& gradient) {
 
 void Training::write_values(const Gradient& gradient, float* out) {
   if (!objective_) return;
-  double scale = 1;
-  const auto sum = readable(fixed(gradient, scale), ProcessSet::everywhere());
-  for (const auto& task : sum->tasks) executor_.wait(task);
-  syncopate::write_values(*sum, scale, *objective_, gradient.wide(), out);
+  const auto [sum, scale] = fixed(gradient);
+  const auto here = readable(sum, ProcessSet::everywhere());
+  for (const auto& task : here->tasks) executor_.wait(task);
+  syncopate::write_values(*here, scale, *objective_, gradient.wide(), out);
 }
 
 Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time, bool wide,
@@ -983,8 +978,7 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
 
 std::shared_ptr<Task> Training::submit_on(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
                                           std::function<void(const GradientSum&, double)> work) {
-  double scale = 1;
-  const auto sum = fixed(gradient, scale);
+  const auto [sum, scale] = fixed(gradient);
   return submit_reading(sum, scale, place(), std::move(prerequisites), std::move(work));
 }
 
@@ -1002,9 +996,8 @@ void Training::hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>>
                     std::function<void(const std::shared_ptr<Task>&)> submitted) {
   if (!objective_->has_batched_gradients())
     return submitted(submit_on(gradient, std::move(prerequisites), std::move(work)));
-  double scale = 1;
-  const auto sum = fixed(gradient, scale);
-  held_.push_back({.sum = sum,
+  auto [sum, scale] = fixed(gradient);
+  held_.push_back({.sum = std::move(sum),
                    .scale = scale,
                    .places = place(),
                    .prerequisites = std::move(prerequisites),
@@ -1057,7 +1050,7 @@ bool Training::is_elsewhere(const Held& held) {
 }
 
 Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> carried, std::span<const CellPtr> reads,
-                            std::function<void(float* out)> fill) {
+                            std::function<void(float* out)> fill, Duration compute_time) {
   auto sum = new_sum();
   sum->submitted = true;
   sum->micro_batches = micro_batches;
@@ -1071,7 +1064,7 @@ Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> 
     read_values(*filled, payload_of(std::move(values)), *objective);
   };
   sum->tasks.push_back(executor_.submit(evaluate, brought(reads, ProcessSet::everywhere())));
-  return Gradient(sum, micro_batches);
+  return Gradient(sum, micro_batches, compute_time);
 }
 
 }  // namespace syncopate

@@ -359,7 +359,7 @@ class Training {
   // Returns a shared sum whose gradient_size() values are written by `fill`, which reads some cells (null cells are
   // skipped). Its loss is unknown.
   Gradient promised(std::int64_t micro_batches, std::vector<MicroBatch> carried, std::span<const CellPtr> reads,
-                    std::function<void(float* out)> fill);
+                    std::function<void(float* out)> fill, Duration compute_time = {});
   // Returns the sum of cells of equal size, added in double precision, at all processes.
   CellPtr sum_of(std::vector<CellPtr> cells);
 
@@ -394,9 +394,7 @@ class Training {
   std::vector<double> distances(const ModelStatePtr& a, const ModelStatePtr& b,
                                 const std::vector<ParameterTensor>& tensors);
   void report_kept(GradientSum& sum) const;
-  std::shared_ptr<GradientSum> fixed(const Gradient& gradient, double& scale) const {
-    return fix_sum(gradient, *objective_, scale, divided_.get());
-  }
+  ScaledSum fixed(const Gradient& gradient) const { return fix_sum(gradient, *objective_, divided_.get()); }
   std::shared_ptr<GradientSum> readable(const std::shared_ptr<GradientSum>& sum, ProcessSet places) {
     return sum_at(sum, places, objective_, executor_, divided_.get());
   }
