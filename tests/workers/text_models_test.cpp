@@ -435,9 +435,7 @@ TEST(Gpt, NoTokenSeesALaterOne) {
 TEST(Gpt, RotaryScoresDependOnDifferencesOfPositions) {
   constexpr std::int64_t d = 8, words = 5;
   Network network({.width = 6, .vocabulary = words});
-  network.embed_words(3 * d, 0, 1)
-      .text_attention({.causal = true, .rotary = network.rotary_table(6, d, 100)})
-      .lay_out();
+  network.embed_words(3 * d, 0, 1).attention({.causal = true, .rotary = network.rotary_table(6, d, 100)}).lay_out();
   auto weights = torch::cos(torch::arange(words * 3 * d, torch::kDouble).square()).view({words, 3 * d});
   weights.narrow(1, 2 * d, d).copy_(torch::eye(words, d));
   const auto ratios = [&](const std::vector<std::int32_t>& text, std::int64_t place) {

@@ -353,7 +353,7 @@ Network text_transformer_network(const SampleShape& input, std::int64_t classes,
   for (std::int64_t i = 0; i < options.depth; ++i) {
     add_branch([&] {
       network.linear(3 * options.width, dense)
-          .text_attention({.heads = options.heads, .causal = options.task.kind == Kind::causal_lm});
+          .attention({.heads = options.heads, .causal = options.task.kind == Kind::causal_lm});
     });
     add_branch([&] { network.linear(options.mlp_width, dense).gelu(); });
   }
@@ -415,7 +415,7 @@ Network gpt_network(const SampleShape& input, const GptOptions& options) {
     network.begin_residual();
     normalise()
         .linear(3 * options.width, inner)
-        .text_attention({.heads = options.heads, .causal = true, .rotary = rotary, .in_blocks = true});
+        .attention({.heads = options.heads, .causal = true, .rotary = rotary, .in_blocks = true});
     network.linear(options.width, outer).dropout(options.dropout).end_residual();
     network.begin_residual();
     normalise().linear(options.mlp_width, inner).gelu();
@@ -479,7 +479,7 @@ Network vision_transformer_network(const SampleShape& input, std::int64_t classe
   network.dropout(options.dropout);
   const auto inner = options.heads * options.head_width;
   for (std::int64_t i = 0; i < options.depth; ++i) {
-    network.begin_residual().layer_norm().linear(3 * inner, {.bias = false}).attention(options.heads);
+    network.begin_residual().layer_norm().linear(3 * inner, {.bias = false}).attention({.heads = options.heads});
     network.linear(options.width, {.bias = false}).dropout(options.dropout).end_residual();
     network.begin_residual().layer_norm().linear(options.mlp_width).gelu().dropout(options.dropout);
     network.linear(options.width).dropout(options.dropout).end_residual();

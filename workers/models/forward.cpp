@@ -71,7 +71,7 @@ bool uses_torch_attention(const at::Tensor& tokens) { return TORCH_VERSION_MAJOR
 
 // softmax(Q K^T / sqrt(d)) V for each text, head by head: (tokens, 3 width) to (tokens, width). `angles`: of rotary
 // positions; undefined: no rotation.
-at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, const at::Tensor& angles,
+at::Tensor attend(const TextGroup& group, const layer::Attention& layer, const at::Tensor& angles,
                   const at::Tensor& tokens) {
   const auto width = tokens.size(1) / (3 * layer.heads);
   const bool is_padded = group.tokens_of_slots.defined();
@@ -374,7 +374,12 @@ class ForwardPass {
     if (layer.places >= 0) x_ = x_ + at::embedding(parameter(layer.places), texts_->places);
   }
 
-  void operator()(const layer::TextAttention& layer) {
+  void operator()(const layer::Attention& layer) {
+    if (!texts_) {
+      const TextGroup images{.texts = x_.size(0), .longest = x_.size(1)};
+      x_ = attend(images, layer, {}, x_.flatten(0, 1)).view({images.texts, images.longest, -1});
+      return;
+    }
     const std::int64_t width = x_.size(1) / (3 * layer.heads);
     const at::Tensor angles = layer.rotary < 0 ? at::Tensor() : table(layer.rotary, {-1, width});
     std::vector<at::Tensor> parts;
@@ -418,11 +423,6 @@ class ForwardPass {
 
   void operator()(const layer::RmsNorm& layer) {
     x_ = x_ * at::rsqrt(x_.square().mean(-1, /*keepdim=*/true) + epsilon) * parameter(layer.weight);
-  }
-
-  void operator()(const layer::Attention& layer) {
-    const TextGroup images{.texts = x_.size(0), .longest = x_.size(1)};
-    x_ = attend(images, {.heads = layer.heads}, {}, x_.flatten(0, 1)).view({images.texts, images.longest, -1});
   }
 
   void operator()(const layer::Script& layer) {

@@ -67,9 +67,19 @@ class PassCost {
     places_ = 1;
     give();
   }
-  void operator()(const layer::Attention& layer) { attend(layer.heads, false); }
-  void operator()(const layer::TextAttention& layer) {
-    attend(layer.heads, layer.in_blocks && places_ > layer::attention_block);
+  // In blocks, nothing is stored except the input, and pairs of a query with a later token are skipped.
+  void operator()(const layer::Attention& layer) {
+    const bool in_blocks = layer.in_blocks && places_ > layer::attention_block;
+    const std::int64_t tokens = shape_.height * shape_.width * places_;
+    const std::int64_t scores = layer.heads * tokens * (in_blocks ? layer::attention_block : tokens);
+    const std::int64_t inputs = before_.features() * places_;
+    // Without blocks, queries, keys and values are stored separately, and scores before and after the softmax.
+    if (!in_blocks) held_ += inputs + 2 * scores;
+    largest_ = std::max(largest_, in_blocks ? inputs : scores);
+    const double seen =
+        in_blocks ? 0.5 * static_cast<double>(tokens + layer::attention_block) : static_cast<double>(tokens);
+    multiply_adds_ += 2.0 / 3 * seen * static_cast<double>(inputs);
+    give();
   }
   void operator()(const layer::Dropout&) { give(2); }  // includes the mask
   void operator()(const layer::MaxPool&) { give(3); }  // includes the indices of the maxima, 8 bytes each
@@ -89,19 +99,6 @@ class PassCost {
  private:
   const std::vector<std::int64_t>& weight(int index) const {
     return network_.parameters()[static_cast<std::size_t>(index)].shape;
-  }
-  // In blocks, nothing is stored except the input, and pairs of a query with a later token are skipped.
-  void attend(std::int64_t heads, bool in_blocks) {
-    const std::int64_t tokens = shape_.height * shape_.width * places_;
-    const std::int64_t scores = heads * tokens * (in_blocks ? layer::attention_block : tokens);
-    const std::int64_t inputs = before_.features() * places_;
-    // Without blocks, queries, keys and values are stored separately, and scores before and after the softmax.
-    if (!in_blocks) held_ += inputs + 2 * scores;
-    largest_ = std::max(largest_, in_blocks ? inputs : scores);
-    const double seen =
-        in_blocks ? 0.5 * static_cast<double>(tokens + layer::attention_block) : static_cast<double>(tokens);
-    multiply_adds_ += 2.0 / 3 * seen * static_cast<double>(inputs);
-    give();
   }
   std::int64_t here() const { return shape_.features() * places_; }
   // Counts multiplications by this many weights at each pixel or token.

@@ -213,13 +213,6 @@ Network& Network::embed_words(std::int64_t width, std::int64_t places, double de
   return append(layer);
 }
 
-Network& Network::text_attention(const layer::TextAttention& options) {
-  assert(form_ == Form::texts && shape_.channels % (3 * options.heads) == 0);
-  assert(options.causal || !options.in_blocks);
-  shape_.channels /= 3;
-  return append(options);
-}
-
 int Network::rotary_table(std::int64_t places, std::int64_t head_width, double base) {
   tables_.push_back(std::make_shared<const std::vector<float>>(rotary_positions(places, head_width, base)));
   return static_cast<int>(tables_.size()) - 1;
@@ -274,10 +267,12 @@ Network& Network::rms_norm() {
   return append(layer::RmsNorm{.weight = add_scale_and_shift("rms_norm", 1, /*shifts=*/false)});
 }
 
-Network& Network::attention(std::int64_t heads) {
-  assert(form_ == Form::tokens && shape_.channels % (3 * heads) == 0);
+Network& Network::attention(const layer::Attention& options) {
+  assert((form_ == Form::texts || (form_ == Form::tokens && !options.causal)) &&
+         (options.causal || !options.in_blocks));
+  assert(shape_.channels % (3 * options.heads) == 0);
   shape_.channels /= 3;
-  return append(layer::Attention{.heads = heads});
+  return append(options);
 }
 
 Network& Network::script(std::shared_ptr<const ScriptModule> module, NetworkContents contents, std::int64_t outputs) {

@@ -84,10 +84,16 @@ struct Patches {
 struct Positions {  // adds a vector that identifies the position
   int table = -1;
 };
-// Turns tokens that contain queries, keys and values of all heads one after another into the outputs of the heads.
+// Turns tokens that contain queries, keys and values of all heads one after another into the outputs of the heads, for
+// each image or text separately. The other options are for texts. causal: no token sees a later token. With a table
+// (rotary_positions), it rotates queries and keys by the angles of their positions.
 struct Attention {
   std::int64_t heads = 1;
+  bool causal = false;
+  int rotary = -1;
+  bool in_blocks = false;  // text by text in blocks of queries, if texts are longer than a block; must be causal
 };
+inline constexpr std::int64_t attention_block = 64;  // queries; the fastest size at 256 tokens
 
 struct BagOfWords {  // texts to vectors: the mean of the tokens' rows of the weight, plus a bias
   int weight = -1;   // (vocabulary, features)
@@ -97,17 +103,8 @@ struct WordEmbedding {  // texts to tokens: one row for each word plus one for i
   int words = -1;       // (vocabulary, width)
   int places = -1;      // (longest, width); -1: words only
 };
-// Like Attention, on each text separately. causal: no token sees a later token. With a table (rotary_positions), it
-// rotates queries and keys by the angles of their positions.
-struct TextAttention {
-  std::int64_t heads = 1;
-  bool causal = false;
-  int rotary = -1;
-  bool in_blocks = false;  // text by text in blocks of queries, if texts are longer than a block; must be causal
-};
-inline constexpr std::int64_t attention_block = 64;  // queries; the fastest size at 256 tokens
-struct FirstTokens {};                               // tokens to vectors: the first token of each text
-struct MeanOfTexts {};                               // tokens to vectors
+struct FirstTokens {};  // tokens to vectors: the first token of each text
+struct MeanOfTexts {};  // tokens to vectors
 struct AskedTokens {};  // tokens to vectors: only the tokens that the task has questions about
 
 // A complete module of the user's own (torch_script.cpp): the only layer of its network, with all parameters and
@@ -120,12 +117,12 @@ struct Script {
 
 namespace syncopate {
 
-using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
-                           layer::LayerNorm, layer::RmsNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool,
-                           layer::MeanPool, layer::ResidualBegin, layer::ShortcutBegin, layer::ResidualEnd,
-                           layer::Patches, layer::Positions, layer::Attention, layer::BagOfWords, layer::WordEmbedding,
-                           layer::TextAttention, layer::FirstTokens, layer::MeanOfTexts, layer::AskedTokens,
-                           layer::Tanh, layer::Dropout, layer::Script>;
+using Layer =
+    std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
+                 layer::LayerNorm, layer::RmsNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool,
+                 layer::MeanPool, layer::ResidualBegin, layer::ShortcutBegin, layer::ResidualEnd, layer::Patches,
+                 layer::Positions, layer::Attention, layer::BagOfWords, layer::WordEmbedding, layer::FirstTokens,
+                 layer::MeanOfTexts, layer::AskedTokens, layer::Tanh, layer::Dropout, layer::Script>;
 
 template <typename Kind, typename... Kinds>
 concept OneOf = (std::is_same_v<Kind, Kinds> || ...);
@@ -236,18 +233,17 @@ class Network {
   Network& end_residual(std::int64_t stride = 1);
 
   // Layers for tokens of images.
-  Network& patches(std::int64_t size);    // must divide height and width
-  Network& sine_positions();              // the width must suit sine_positions_2d
-  Network& layer_norm(bool bias = true);  // also for vectors
-  Network& rms_norm();                    // also for vectors
-  Network& attention(std::int64_t heads);
+  Network& patches(std::int64_t size);                  // must divide height and width
+  Network& sine_positions();                            // the width must suit sine_positions_2d
+  Network& layer_norm(bool bias = true);                // also for vectors
+  Network& rms_norm();                                  // also for vectors
+  Network& attention(const layer::Attention& options);  // also for texts; `rotary`: a result of rotary_table
 
   // Layers for texts.
   Network& bag_of_words(std::int64_t outputs);  // outputs vectors
   // Tokens of this width, by word and position. `places`: number of positions, at least the number of tokens of the
   // longest text; 0: by word only. Weights are drawn from the normal distribution.
   Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
-  Network& text_attention(const layer::TextAttention& options);  // `rotary`: a result of rotary_table
   // Adds the table of rotary_positions, which all attentions of a network share. Appends no layer.
   int rotary_table(std::int64_t places, std::int64_t head_width, double base);
   // The following three output vectors.

@@ -166,11 +166,11 @@ class CheckpointLog {
   static inline constinit thread_local CheckpointLog* here_ = nullptr;
 };
 
-// Returns the result of `compute`, through the log if this thread has one.
+// Returns the `count` numbers that `compute` returns, through the log if this thread has one.
 template <typename Compute>
-double logged_number(const Compute& compute) {
+std::vector<double> logged_numbers(std::size_t count, const Compute& compute) {
   CheckpointLog* const log = CheckpointLog::here();
-  return log ? log->numbers_of(1, [&] { return std::vector<double>{compute()}; }).front() : compute();
+  return log ? log->numbers_of(count, compute) : compute();
 }
 
 // Create an empty cell or sum, to be filled by a task.

@@ -367,14 +367,12 @@ ProcessSet Training::place_of_step(const ModelState& state, const Gradient& grad
 
 std::vector<double> Training::agreed_numbers(std::size_t count, ProcessSet places,
                                              const std::function<std::vector<double>()>& numbers) {
-  const auto numbers_of_all = [&] {
+  return logged_numbers(count, [&] {
     if (!divided_ || places.is_everywhere()) return numbers();
     auto all = divided_->exchanged_numbers(ProcessSet::only(places.lowest()), numbers);
     assert(all.front().size() == count);
     return std::move(all.front());
-  };
-  CheckpointLog* const log = CheckpointLog::here();
-  return log ? log->numbers_of(count, numbers_of_all) : numbers_of_all();
+  });
 }
 
 // Each process sends the sum of its inputs. Outside the slice the values are those of the first input.
@@ -932,9 +930,9 @@ double Training::loss(const Gradient& gradient) {
   if (!objective_) return unknown;
   const auto sum = fixed(gradient).sum;
   submit_chunks(sum, objective_, executor_, divided_.get());
-  return logged_number([&] {
+  const auto compute = [&] {
     const std::int64_t micro_batches = loss_of(*sum).micro_batches;
-    if (micro_batches == 0) return unknown;
+    if (micro_batches == 0) return std::vector{unknown};
     const auto of_this_process = [&] {
       for (const auto& task : sum->tasks) executor_.wait(task);
       return std::vector{loss_of(*sum).loss};
@@ -945,8 +943,9 @@ double Training::loss(const Gradient& gradient) {
     else
       for (const auto& part : divided_->exchanged_numbers(ProcessSet::everywhere(), of_this_process))
         loss += part.front();
-    return loss / static_cast<double>(micro_batches);
-  });
+    return std::vector{loss / static_cast<double>(micro_batches)};
+  };
+  return logged_numbers(1, compute).front();
 }
 
 void Training::write_values(const Gradient& gradient, float* out) {
