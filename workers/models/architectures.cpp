@@ -127,7 +127,7 @@ void head(Network& network, std::int64_t classes, const TextTransformerOptions& 
       if (options.pooling == Pooling::first)
         network.first_tokens().linear(options.width, dense).tanh();
       else
-        network.mean_of_texts();
+        network.mean_pool();
       network.dropout(options.dropout).linear(classes, dense);
       break;
     case Kind::masked_lm:

@@ -349,7 +349,13 @@ class ForwardPass {
     x_ = at::max_pool2d(x_, both(layer.kernel), both(layer.stride), both(layer.padding));
   }
 
-  void operator()(const layer::MeanPool&) { x_ = x_.dim() == 4 ? x_.mean({2, 3}) : x_.mean(1); }
+  void operator()(const layer::MeanPool&) {
+    if (texts_)
+      x_ = mean_of_each(x_, at::arange(x_.size(0), texts_->begins.options()), texts_->begins);
+    else
+      x_ = x_.dim() == 4 ? x_.mean({2, 3}) : x_.mean(1);
+  }
+
   void operator()(const layer::ResidualBegin&) { residuals_.push_back(x_); }
   void operator()(const layer::ShortcutBegin&) { std::swap(x_, residuals_.back()); }
 
@@ -397,10 +403,6 @@ class ForwardPass {
   }
 
   void operator()(const layer::FirstTokens&) { x_ = at::embedding(x_, texts_->begins); }
-
-  void operator()(const layer::MeanOfTexts&) {
-    x_ = mean_of_each(x_, at::arange(x_.size(0), texts_->begins.options()), texts_->begins);
-  }
 
   // Questions ask for different tokens in ascending order. If there is one per token, all rows remain.
   void operator()(const layer::AskedTokens&) {

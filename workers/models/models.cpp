@@ -62,7 +62,7 @@ class PassCost {
     give();  // as if the outputs of all tokens were needed
   }
   void operator()(const layer::RmsNorm&) { give(2); }  // includes the normalised features before their weights
-  template <OneOf<layer::MeanPool, layer::FirstTokens, layer::MeanOfTexts, layer::BagOfWords> Kind>
+  template <OneOf<layer::MeanPool, layer::FirstTokens, layer::BagOfWords> Kind>
   void operator()(const Kind&) {
     places_ = 1;
     give();

@@ -143,7 +143,7 @@ Network& Network::max_pool(const layer::MaxPool& options) {
 }
 
 Network& Network::mean_pool() {
-  assert(form_ == Form::image || form_ == Form::tokens);
+  assert(form_ == Form::image || form_ == Form::tokens || form_ == Form::texts);
   shape_ = {.channels = shape_.channels};
   form_ = Form::vector;
   return append(layer::MeanPool{});

@@ -65,7 +65,7 @@ struct MaxPool {
   std::int64_t kernel = 2, stride = 2;
   std::int64_t padding = 0;  // pixels on each side, which are never the maximum
 };
-struct MeanPool {};  // over all pixels or tokens of an image, to vectors
+struct MeanPool {};  // over all pixels of an image, or all tokens of an image or text, to vectors
 
 // ResidualBegin and ResidualEnd enclose a branch; its output is added to its input. If the branch has fewer pixels and
 // more channels, the shortcut takes every `stride`-th pixel and adds channels of zeros on both sides: shortcut A of He
@@ -104,7 +104,6 @@ struct WordEmbedding {  // texts to tokens: one row for each word plus one for i
   int places = -1;      // (longest, width); -1: words only
 };
 struct FirstTokens {};  // tokens to vectors: the first token of each text
-struct MeanOfTexts {};  // tokens to vectors
 struct AskedTokens {};  // tokens to vectors: only the tokens that the task has questions about
 
 // A complete module of the user's own (torch_script.cpp): the only layer of its network, with all parameters and
@@ -117,12 +116,11 @@ struct Script {
 
 namespace syncopate {
 
-using Layer =
-    std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
-                 layer::LayerNorm, layer::RmsNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool,
-                 layer::MeanPool, layer::ResidualBegin, layer::ShortcutBegin, layer::ResidualEnd, layer::Patches,
-                 layer::Positions, layer::Attention, layer::BagOfWords, layer::WordEmbedding, layer::FirstTokens,
-                 layer::MeanOfTexts, layer::AskedTokens, layer::Tanh, layer::Dropout, layer::Script>;
+using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
+                           layer::LayerNorm, layer::RmsNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool,
+                           layer::MeanPool, layer::ResidualBegin, layer::ShortcutBegin, layer::ResidualEnd,
+                           layer::Patches, layer::Positions, layer::Attention, layer::BagOfWords, layer::WordEmbedding,
+                           layer::FirstTokens, layer::AskedTokens, layer::Tanh, layer::Dropout, layer::Script>;
 
 template <typename Kind, typename... Kinds>
 concept OneOf = (std::is_same_v<Kind, Kinds> || ...);
@@ -224,7 +222,7 @@ class Network {
   Network& batch_norm(double scale = 1);  // `scale`: initial value of its weights
   Network& group_norm(std::int64_t groups, double scale = 1);
   Network& max_pool(const layer::MaxPool& options = {});
-  Network& mean_pool();  // also for tokens of images; outputs vectors
+  Network& mean_pool();  // also for tokens of images and texts; outputs vectors
 
   // See layer::ResidualBegin. `stride`: the branch's total one. The first layer after begin_shortcut must not be an
   // activation, which could overwrite the input.
@@ -246,9 +244,8 @@ class Network {
   Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
   // Adds the table of rotary_positions, which all attentions of a network share. Appends no layer.
   int rotary_table(std::int64_t places, std::int64_t head_width, double base);
-  // The following three output vectors.
+  // The following two output vectors.
   Network& first_tokens() { return texts_to_vectors(layer::FirstTokens{}); }
-  Network& mean_of_texts() { return texts_to_vectors(layer::MeanOfTexts{}); }
   Network& asked_tokens() { return texts_to_vectors(layer::AskedTokens{}); }
   Network& decode_words(bool bias);  // for vectors; uses the weights that embed words
   Network& asks(const TextTask& task) {
