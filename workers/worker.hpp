@@ -227,7 +227,7 @@ class Participant {
     return context_.training.time_only() ? gradient : context_.training.share(gradient);
   }
   // The weight of this participant's model in an average: `weight`, or for by_samples the number of its samples.
-  double model_weight(double weight) const { return syncopate::model_weight(weight, context_.training, rank_); }
+  double model_weight(double weight) const { return context_.training.model_weight(weight, rank_); }
 
   // A uniform random number in (0, 1) for this step, the same on the simulated cluster and under MPI.
   double uniform(Step step, Drawn drawn = Drawn::alone) const;

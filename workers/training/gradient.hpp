@@ -32,9 +32,6 @@ struct PartialBackward {
   std::size_t weights_from = 0;
   std::size_t others_from = 0;
   bool are_all() const { return *this == PartialBackward{}; }
-  bool have(std::size_t element, std::size_t weights) const {
-    return element >= (element < weights ? weights_from : others_from);
-  }
   auto operator<=>(const PartialBackward&) const = default;
 };
 
@@ -49,7 +46,8 @@ class BackwardOrder {
   std::size_t tensors() const { return flat_.size(); }
   std::size_t end_of(std::size_t tensor) const { return flat_[tensor].offset + flat_[tensor].size; }
   bool is_done(std::size_t tensor, const PartialBackward& done) const {
-    return done.have(flat_[tensor].offset, weights_);
+    const std::size_t begin = flat_[tensor].offset;
+    return begin >= (begin < weights_ ? done.weights_from : done.others_from);
   }
 
  private:

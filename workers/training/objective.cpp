@@ -3,8 +3,6 @@
 #include <cassert>
 #include <cmath>
 
-#include "workers/training/training.hpp"
-
 namespace syncopate {
 
 bool is_embedding(std::string_view tensor) {
@@ -35,12 +33,6 @@ EvaluationSums Objective::evaluate_ensemble(std::span<const float* const> parame
     samples = sums.samples;
   }
   return {.loss = loss, .correct = std::llround(correct), .samples = samples};
-}
-
-double model_weight(double weight, const Training& training, Rank worker) {
-  if (weight != by_samples) return weight;
-  const std::int64_t samples = training.time_only() ? 0 : training.objective().samples_of(worker);
-  return samples > 0 ? static_cast<double>(samples) : 1;
 }
 
 }  // namespace syncopate

@@ -182,14 +182,9 @@ struct ObjectiveMemory {
   bool operator==(const ObjectiveMemory&) const = default;
 };
 
-class Training;
-
 // A special value of Averaging::weight: the model's weight is its worker's number of training samples, which the
 // worker's collectives substitute. All weights are equal if the data are not divided, and in runs without a model.
 // Source:  McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data" (FedAvg).
 inline constexpr double by_samples = -1;
-
-// Returns `weight`, or the worker's number of samples if it is by_samples.
-double model_weight(double weight, const Training& training, Rank worker);
 
 }  // namespace syncopate

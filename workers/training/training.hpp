@@ -172,6 +172,11 @@ class Training {
 
   bool time_only() const { return !objective_; }
   const Objective& objective() const { return *objective_; }
+  // Returns `weight`, or the worker's number of samples if it is by_samples.
+  double model_weight(double weight, Rank worker) const {
+    if (weight != by_samples) return weight;
+    return objective_ ? std::max(1.0, static_cast<double>(objective_->samples_of(worker))) : 1;
+  }
   Executor& executor() { return executor_; }
   // 4 P; in time-only runs the value passed to set_parameter_bytes.
   Bytes parameter_bytes() const {
