@@ -92,20 +92,15 @@ const ImagenetStages* stages_of(std::int64_t depth) {
 void imagenet_block(Network& network, std::int64_t width, std::int64_t stride, bool is_bottleneck,
                     const ImagenetResnetOptions& options) {
   const std::int64_t outputs = is_bottleneck ? 4 * width : width;
-  const double last_scale = options.zero_init_residual ? 0 : 1;
   const bool is_projected = stride > 1 || network.output().channels != outputs;
   network.begin_residual();
   if (is_bottleneck) {
     convolve(network, width, 1, 1, options);
     network.relu();
-    convolve(network, width, 3, stride, options);
-    network.relu();
-    convolve(network, outputs, 1, 1, options, last_scale);
-  } else {
-    convolve(network, width, 3, stride, options);
-    network.relu();
-    convolve(network, outputs, 3, 1, options, last_scale);
   }
+  convolve(network, width, 3, stride, options);
+  network.relu();
+  convolve(network, outputs, is_bottleneck ? 1 : 3, 1, options, options.zero_init_residual ? 0 : 1);
   if (is_projected) {
     network.begin_shortcut();
     convolve(network, outputs, 1, stride, options);

@@ -26,33 +26,6 @@ namespace {
 
 at::Device device_of(const std::string& name) { return name == "cpu:copy" ? at::Device(at::kCPU) : at::Device(name); }
 
-// Enables or disables autocast to `type` for this thread, and returns the earlier state.
-struct AutocastState {
-  bool enabled;
-  at::ScalarType type;
-};
-
-AutocastState exchange_autocast(at::DeviceType device, AutocastState state) {
-  namespace autocast = at::autocast;
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-  const AutocastState earlier{autocast::is_autocast_enabled(device), autocast::get_autocast_dtype(device)};
-  autocast::set_autocast_enabled(device, state.enabled);
-  autocast::set_autocast_dtype(device, state.type);
-#else
-  const bool is_cpu = device == at::kCPU;
-  const AutocastState earlier{is_cpu ? autocast::is_cpu_enabled() : autocast::is_enabled(),
-                              is_cpu ? autocast::get_autocast_cpu_dtype() : autocast::get_autocast_gpu_dtype()};
-  if (is_cpu) {
-    autocast::set_cpu_enabled(state.enabled);
-    autocast::set_autocast_cpu_dtype(state.type);
-  } else {
-    autocast::set_enabled(state.enabled);
-    autocast::set_autocast_gpu_dtype(state.type);
-  }
-#endif
-  return earlier;
-}
-
 // The driver's name of the GPU, because LibTorch names no device without CUDA's headers; empty if there is no driver.
 std::string name_of_gpu(int number) {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -136,10 +109,29 @@ std::optional<c10::StreamGuard> Device::enter() const {
   return std::optional<c10::StreamGuard>(std::in_place, found->second);
 }
 
-Device::Autocast::Autocast(const Device& device) : type_(device.device_.type()) {
-  const AutocastState earlier = exchange_autocast(type_, {true, at::kBFloat16});
-  was_enabled_ = earlier.enabled;
-  earlier_ = earlier.type;
+Device::Autocast::State Device::Autocast::exchange(at::DeviceType device, State state) {
+  namespace autocast = at::autocast;
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+  const State earlier{autocast::is_autocast_enabled(device), autocast::get_autocast_dtype(device)};
+  autocast::set_autocast_enabled(device, state.enabled);
+  autocast::set_autocast_dtype(device, state.type);
+#else
+  const bool is_cpu = device == at::kCPU;
+  const State earlier{is_cpu ? autocast::is_cpu_enabled() : autocast::is_enabled(),
+                      is_cpu ? autocast::get_autocast_cpu_dtype() : autocast::get_autocast_gpu_dtype()};
+  if (is_cpu) {
+    autocast::set_cpu_enabled(state.enabled);
+    autocast::set_autocast_cpu_dtype(state.type);
+  } else {
+    autocast::set_enabled(state.enabled);
+    autocast::set_autocast_gpu_dtype(state.type);
+  }
+#endif
+  return earlier;
+}
+
+Device::Autocast::Autocast(const Device& device)
+    : type_(device.device_.type()), earlier_(exchange(type_, {true, at::kBFloat16})) {
   at::autocast::increment_nesting();
 }
 
@@ -147,7 +139,7 @@ Device::Autocast::Autocast(const Device& device) : type_(device.device_.type()) 
 // place.
 Device::Autocast::~Autocast() {
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  exchange_autocast(type_, {was_enabled_, earlier_});
+  exchange(type_, earlier_);
 }
 
 bool Device::is_lack_of_memory(const c10::Error& problem) const {

@@ -85,9 +85,14 @@ class Device {
     Autocast& operator=(const Autocast&) = delete;
 
    private:
+    struct State {
+      bool enabled;
+      at::ScalarType type;
+    };
+    static State exchange(at::DeviceType device, State state);  // returns the earlier state
+
     at::DeviceType type_;
-    bool was_enabled_;
-    at::ScalarType earlier_;
+    State earlier_;
   };
 
   struct Copy {
