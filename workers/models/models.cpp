@@ -322,18 +322,18 @@ bool suits_division(const NetworkTraining& how, const DatasetSize& size, std::st
     if (how.partition) training.fault("partition", why);
     if (how.validation.samples > 0) training.fault("validation_samples", why);
     if (how.validation.subset) training.fault("subset_samples", why);
-    return training.faults_so_far() == before;
+  } else if (how.partition) {
+    const std::int64_t most = how.sampling.samples / how.sampling.workers;  // with more shards some would be empty
+    if (how.partition->kind != PartitionOptions::Kind::size && size.classes == 0)
+      training.section("partition")
+          .fault("kind", fmt::format("must be \"shuffled\" or \"size\": samples of {} have no classes", dataset));
+    else if (how.partition->kind == PartitionOptions::Kind::label && how.partition->shards > most)
+      training.section("partition")
+          .fault(
+              "shards",
+              fmt::format("must be at most {}: {} training samples for {} workers cannot be divided into more shards",
+                          most, how.sampling.samples, how.sampling.workers));
   }
-  if (!how.partition) return true;
-  const std::int64_t most = how.sampling.samples / how.sampling.workers;  // with more shards some would be empty
-  if (how.partition->kind != PartitionOptions::Kind::size && size.classes == 0)
-    training.section("partition")
-        .fault("kind", fmt::format("must be \"shuffled\" or \"size\": samples of {} have no classes", dataset));
-  else if (how.partition->kind == PartitionOptions::Kind::label && how.partition->shards > most)
-    training.section("partition")
-        .fault("shards",
-               fmt::format("must be at most {}: {} training samples for {} workers cannot be divided into more shards",
-                           most, how.sampling.samples, how.sampling.workers));
   return training.faults_so_far() == before;
 }
 

@@ -1,6 +1,6 @@
 // Optimizers. A step is one pass over flat vectors, block by block, so that a block stays in the first-level cache.
 // Every step is compared with torch::optim in tests/workers/optimizers_test.cpp.
-// Shapes:  parameters, gradient, each moment: (P,) flat float32.
+// Shapes:  parameters, gradient, each moment: (P,) flat float32. Norms are those of tensors.
 #pragma once
 
 #include <array>
@@ -148,7 +148,6 @@ std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options);
 //          DropCompute's BERT-Large share.
 //   g /= max(1, |g| / max_norm), |g| over all tensors;  m = b1 m + (1 - b1) g;  s = b2 s + (1 - b2) g^2
 //   u = m / (1 - b1^t) / (sqrt(s / (1 - b2^t)) + epsilon) + wd theta;  theta -= lr |theta| / |u| u
-// Shapes:  gradient, parameters, m, s: (P,) flat float32; norms are those of tensors.
 // Cost:    two passes over the vectors and one for the global norm.
 // Differs: as in NVIDIA's code, the ratio is 1 where a norm is 0 and for tensors that do not decay (norms and biases,
 //          or all at a rate of 0); trust = all scales every tensor ("nvlamb"). A coupled decay (L2 mode) is added to g
@@ -174,7 +173,6 @@ std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
 //   h = g / (|g| + epsilon);  m = b1 m + (1 - b1) h;  s = b2 s + (1 - b2) h^2;  d = sqrt(s / (1 - b2^t)) + epsilon
 //   r = m / (1 - b1^t) / d + wd theta;  c = h / d + wd theta
 //   theta -= lr (b1 |theta| / |r| r + (1 - b1) |theta| / |c| c),  a ratio being 1 where a norm is 0
-// Shapes:  gradient, parameters, m, s: (P,) flat float32; norms are those of tensors.
 // Cost:    three passes over the vectors.
 // Differs: the ratios scale all tensors, even those that do not decay; trust = decayed sets the ratio of tensors that
 //          do not decay to 1. Clipping by the global norm beforehand is an option (off by default). Because gradients
@@ -195,7 +193,6 @@ std::unique_ptr<Optimizer> make_lans(const LansOptions& options);
 //   r = eta |theta| / (|g| + wd |theta| + epsilon), 1 where a norm is 0;  d = r (g + wd theta)
 //   updates (default, MLPerf's):  v = mu v + lr d;  theta -= v
 //   gradients:                    v = mu v + d;     theta -= lr v
-// Shapes:  gradient, parameters, v: (P,) flat float32; norms are those of tensors.
 // Cost:    one pass over the vectors for the norms, and one for the step.
 // Differs: a tensor that does not decay has the ratio 1, as tensors on MLPerf's skip list (norms and biases); trust =
 //          all scales it, too. MLPerf's setting epsilon = 0 means its backend's 1e-7. LARC's bound on r is not
@@ -216,7 +213,7 @@ std::unique_ptr<Optimizer> make_lars(const LarsOptions& options);
 //          torch.optim.RMSprop. The momentum is never Nesterov's, and the mean square is not centred.
 //   tensorflow (default):  ms = rho ms + (1 - rho) g^2;  v = mu v + lr g / sqrt(ms + epsilon);    theta -= v
 //   pytorch:               ms = rho ms + (1 - rho) g^2;  v = mu v + g / (sqrt(ms) + epsilon);     theta -= lr v
-// Shapes:  gradient, parameters, ms, v: (P,) flat float32. The moments are v and ms; without momentum only ms.
+// Shapes:  the moments are v and ms; without momentum only ms.
 // Differs: ms starts at 1 in TensorFlow 1 and at 0 in Keras 2 and PyTorch. The stored moment always starts at 0,
 //          because null moments are zeros. ms is the stored moment plus start x rho^t, which follows the same
 //          recursion. If a state policy resets the stored moment, alone or with v, ms is `start` again.

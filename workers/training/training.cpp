@@ -393,12 +393,11 @@ CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::siz
   const bool is_all = begin == 0 && end == size;
   const CellPtr& first = inputs.front();  // not null if there is a slice, since slices are of parameters
   const bool has_first = !is_all && giver_of(*first) == divided_->self();
-  const auto give = [mine, size, begin, end, is_all, rest = has_first ? first : nullptr] {
+  const auto give = [mine, size, begin, end, rest = has_first ? first : nullptr] {
     FlatVector sum(size);
     float* const out = sum.data();
     std::fill_n(out, size, 0.0f);
     for (const CellPtr& cell : mine) add(out, values_of(cell), size);
-    if (is_all) return payload_of(std::move(sum));
     std::fill(out, out + begin, 0.0f);
     std::fill(out + end, out + size, 0.0f);
     if (rest) {
