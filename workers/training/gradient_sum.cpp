@@ -578,11 +578,8 @@ std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<
 }
 
 void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::shared_ptr<const Objective>& objective,
-                 Executor& executor, const std::function<void(std::size_t)>& submitted) {
-  if (sums.size() == 1) {
-    submit_chunks(sums.front(), objective, executor);
-    return submitted(0);
-  }
+                 Executor& executor) {
+  if (sums.size() == 1) return submit_chunks(sums.front(), objective, executor);
   std::vector<GradientSum::Chunk*> chunks;
   for (const auto& sum : sums)
     for (GradientSum::Chunk& chunk : sum->chunks) chunks.push_back(&chunk);
@@ -598,10 +595,9 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
   };
   for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->kept = std::make_shared<KeptOfPass>(pass, i);
   const std::shared_ptr<Task> gone_through = executor.submit(begin, inputs);
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    sums[i]->submitted = true;
-    sums[i]->tasks.push_back(gone_through);
-    submitted(i);
+  for (const auto& sum : sums) {
+    sum->submitted = true;
+    sum->tasks.push_back(gone_through);
   }
 }
 

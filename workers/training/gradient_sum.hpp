@@ -235,10 +235,9 @@ bool is_named(std::string_view tensor, const std::vector<std::string>& parts);
 std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<GradientSum>> sums,
                                                 const Objective& objective);
 
-// Submits the evaluation of the sums of one pass. A single sum is submitted as by submit_chunks. `submitted` is called
-// with the index of each sum as soon as all its tasks are submitted.
+// Submits the evaluation of the sums of one pass. A single sum is submitted as by submit_chunks.
 void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::shared_ptr<const Objective>& objective,
-                 Executor& executor, const std::function<void(std::size_t)>& submitted);
+                 Executor& executor);
 
 // Merges the terms of a wide gradient, a sum with large weights that cancel, such as a decoded gradient code. Returns
 // one term per model and micro-batch with the sum of its weights, which does not depend on the order of the terms.

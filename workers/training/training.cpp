@@ -1012,14 +1012,11 @@ void Training::begin_held() {
   for (const std::vector<std::size_t>& together : passes_of(sums, *objective_)) {
     std::vector<std::shared_ptr<GradientSum>> of_pass;
     for (const std::size_t i : together) of_pass.push_back(std::exchange(sums[i], nullptr));
-    submit_pass(of_pass, objective_, executor_, [&](std::size_t at) {
-      Held& held = all[together[at]];
-      held.prerequisites.insert(held.prerequisites.end(), held.sum->tasks.begin(), held.sum->tasks.end());
-      const auto work = [sum = std::exchange(held.sum, nullptr), scale = held.scale, work = std::move(held.work)] {
-        work(*sum, scale);
-      };
-      held.submitted(executor_.submit(work, held.prerequisites));
-    });
+    submit_pass(of_pass, objective_, executor_);
+    for (const std::size_t i : together) {
+      auto& [sum, scale, places, prerequisites, work, submitted] = all[i];
+      submitted(submit_reading(std::exchange(sum, nullptr), scale, places, std::move(prerequisites), std::move(work)));
+    }
   }
 }
 
