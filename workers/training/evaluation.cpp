@@ -367,9 +367,9 @@ void Training::measure(const ModelStatePtr& state, const MeasureOptions& options
 
 void Training::measure_norm(const Gradient& gradient, std::function<void(double)> done) {
   assert(objective_);
-  const ScaledSum whole = fixed(gradient);
-  const auto sum = readable(whole.sum, ProcessSet::everywhere());
-  const auto measure = [sum, scale = whole.scale, size = objective_->parameters(), done = std::move(done)] {
+  const ScaledSum scaled = fixed(gradient);
+  const auto sum = readable(scaled.sum, ProcessSet::everywhere());
+  const auto measure = [sum, scale = scaled.scale, size = objective_->parameters(), done = std::move(done)] {
     done(norm_of(*sum, scale, 0, size));
   };
   executor_.submit(measure, sum->tasks);

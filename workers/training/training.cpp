@@ -912,14 +912,14 @@ std::vector<double> Training::distances(const ModelStatePtr& a, const ModelState
 
 double Training::norm(const Gradient& gradient) {
   if (!objective_) return std::numeric_limits<double>::quiet_NaN();
-  const ScaledSum whole = fixed(gradient);
-  submit_chunks(whole.sum, objective_, executor_, divided_.get());
+  const ScaledSum scaled = fixed(gradient);
+  submit_chunks(scaled.sum, objective_, executor_, divided_.get());
   // Computes at the processes that have the whole sum, or everywhere if none has.
-  const ProcessSet places = whole.sum->at.empty() ? ProcessSet::everywhere() : whole.sum->at;
-  const auto there = readable(whole.sum, places);
+  const ProcessSet places = scaled.sum->at.empty() ? ProcessSet::everywhere() : scaled.sum->at;
+  const auto there = readable(scaled.sum, places);
   const auto compute = [&] {
     for (const auto& task : there->tasks) executor_.wait(task);
-    return std::vector{norm_of(*there, whole.scale, 0, objective_->parameters())};
+    return std::vector{norm_of(*there, scaled.scale, 0, objective_->parameters())};
   };
   return agreed_numbers(1, places, compute).front();
 }
