@@ -235,7 +235,8 @@ class MpiReduction {
   using Part = RingSums::Values;
 
   void write() {
-    const CheckpointLog::Scope unnoted(nullptr);  // it runs at times that no replay repeats, and is not needed in the log
+    // It runs at times that no replay repeats, and the log does not need it.
+    const CheckpointLog::Scope unnoted(nullptr);
     if (training_.time_only()) {
       Collective without_numbers{
           .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
