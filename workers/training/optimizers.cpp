@@ -710,8 +710,6 @@ class Sgd final : public OptimizerWith<SgdOptions> {
 
 }  // namespace
 
-TensorSums Optimizer::measure(int, const OptimizerBlock&, const StepContext&) const { return {}; }
-
 const float* read_moment(const OptimizerBlock& block, std::size_t moment) {
   if (block.moments_before[moment] != nullptr) return block.moments_before[moment];
   std::fill_n(block.moments_after[moment], block.size, 0.0f);

@@ -104,7 +104,7 @@ class Optimizer {
   // are any, no block spans two tensors.
   virtual int passes() const { return 0; }
   // Returns this block's contribution to a pass's sums. May change moments and gradient (`kept`) for later passes.
-  virtual TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const;
+  virtual TensorSums measure(int /*pass*/, const OptimizerBlock&, const StepContext&) const { return {}; }
 
   // Returns for each tensor whether it is updated as a whole matrix. Only for optimizers with passes.
   virtual std::vector<bool> matrices(std::span<const ParameterTensor> tensors) const {
