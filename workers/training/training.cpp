@@ -16,10 +16,10 @@ namespace {
 //
 // Adds the number of micro-batches that contribute to each tensor's gradient to `counts`.
 template <typename Terms>
-void count(std::vector<double>& counts, const BackwardOrder& order, const Terms& terms) {
+void add_counts(std::vector<double>& counts, const BackwardOrder& order, const Terms& terms) {
   for (const Gradient::Term& term : terms) {
     if (term.scale == 0) continue;
-    if (term.sum) count(counts, order, term.sum->chunks);
+    if (term.sum) add_counts(counts, order, term.sum->chunks);
     for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
       if (order.is_done(tensor, term.layers)) counts[tensor] += static_cast<double>(term.micro_batches.size());
   }
@@ -60,7 +60,7 @@ std::vector<WeightedVector> vectors_of(const Terms& terms) {
 }
 
 // All cells of a state; those that it lacks are null.
-std::vector<CellPtr> cells_of(const ModelState& state) {
+std::vector<CellPtr> all_cells(const ModelState& state) {
   return {state.parameters, state.moments[0].values, state.moments[1].values, state.moments[2].values, state.buffers};
 }
 
@@ -300,7 +300,7 @@ std::optional<Gradient> Training::partial_gradient(std::shared_ptr<GradientSum> 
 std::vector<double> Training::contributions(const Gradient& gradient) const {
   if (!objective_) return {static_cast<double>(gradient.micro_batches())};
   std::vector<double> counts(backward_order_->tensors());
-  count(counts, *backward_order_, gradient.terms());
+  add_counts(counts, *backward_order_, gradient.terms());
   return counts;
 }
 
@@ -362,7 +362,7 @@ ProcessSet Training::place_of_reader(std::span<const CellPtr> reads) const {
 // its process.
 ProcessSet Training::place_of_step(const ModelState& state, const Gradient& gradient) const {
   if (!divided_) return ProcessSet::everywhere();
-  return gradient.reduced() ? place_of_reader(cells_of(state)) : place();
+  return gradient.reduced() ? place_of_reader(all_cells(state)) : place();
 }
 
 std::vector<double> Training::agreed_numbers(std::size_t count, ProcessSet places,
@@ -701,7 +701,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   if (next->buffers != state->buffers) work->buffers = next->buffers;
 
   // The vector is a temporary: a copy of these pointers would prevent updates in place.
-  std::vector<std::shared_ptr<Task>> inputs = brought(cells_of(*state), places);
+  std::vector<std::shared_ptr<Task>> inputs = brought(all_cells(*state), places);
   // If the gradient is taken at the stepping model, one task computes the gradient and the update. A gradient at
   // another model is a task of its own, which need not wait for this model and can run during earlier steps.
   const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);
