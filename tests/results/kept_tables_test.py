@@ -101,10 +101,23 @@ class KeptTables(unittest.TestCase):
         claims = claims_of(name for table in self.sections.values() for name in experiments_in(table))
         compared = [claim for claim in claims if claim["class"] == "headline" and re.search(
             r"QSR( \(.*\))? is more accurate than (synchronous SGD|data parallel training)$", claim["sentence"])]
-        said = re.search(r"in (\d+) of (\d+) headline comparisons; (\d+) are not reproduced",
+        said = re.search(r"Of (\d+) headline claims that QSR is more accurate than data parallel training, (\d+) hold, "
+                         r"(\d+) do not, (\d+) are inconclusive",
                          re.sub(r"\s+", " ", (ROOT / "README.md").read_text()))
+        verdicts = Counter(claim["verdict"] for claim in compared)
         self.assertEqual(tuple(map(int, said.groups())), (
-            reproduced(compared), len(compared), sum(claim["verdict"] == "not reproduced" for claim in compared)))
+            len(compared), verdicts["reproduced"], verdicts["not reproduced"], verdicts["inconclusive"]))
+
+    def test_the_page_counts_quotations_by_certainty(self):
+        claims = claims_of(name for table in self.sections.values() for name in experiments_in(table))
+        said = re.search(r"Of (\d+) claims (\d+) quote a number or statement of a paper: "
+                         r"(\d+) quotations are from its text, (\d+) are from its code or derived, and (\d+) are "
+                         r"from a review",
+                         re.sub(r"\s+", " ", (KEPT / "README.md").read_text()))
+        certainty = Counter(claim["paper"]["certainty"] for claim in claims if claim.get("paper"))
+        self.assertEqual(tuple(map(int, said.groups())), (
+            len(claims), certainty.total(), certainty["stated"], certainty["code"] + certainty["derived"],
+            certainty["review"]))
 
 
 if __name__ == "__main__":

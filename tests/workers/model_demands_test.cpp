@@ -231,7 +231,7 @@ TEST_F(ModelDemands, NumbersAsTargetsNeedALossThatIsOfThem) {
   write("y_train.npy", npy_file("|u1", "(40,)", FileBytes(40)));
   write("y_test.npy", npy_file("|u1", "(2,)", FileBytes(2)));
   planned_with({script, mse});
-  EXPECT_THAT(report, HasSubstr("models.torchscript.loss = \"mse\"; needs samples with numbers"));
+  EXPECT_THAT(report, HasSubstr("models.torchscript.loss = \"mse\"; needs targets that are real numbers"));
   planned_with({script, "models.torchscript.loss=\"causal\""});
   EXPECT_THAT(report, HasSubstr("models.torchscript.loss = \"causal\"; needs texts"));
 }

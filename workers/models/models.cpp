@@ -383,7 +383,7 @@ const char* needed_by(const TextTask& task) {
   return task.own_labels ? "a label other than -100" : "a token that may be hidden, that is, one not in never_masked";
 }
 
-// Reports faults if the task has no question about some row of the data set.
+// Reports a fault if the task finds nothing to predict in some row of the data set.
 void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& row, const Model& model,
                 Settings& training, Settings& root) {
   if (!may_leave_unasked(data.size, task)) return;

@@ -60,7 +60,7 @@ std::optional<Misfit> misfit(const DatasetSize& data, Loss loss, std::int64_t lo
       if (data.classes < 2) return lacks("needs samples with labels of at least two classes");
       return {};
     case Loss::squared_error:
-      if (data.targets == 0) return lacks("needs samples with numbers, such as float32 in y of npy");
+      if (data.targets == 0) return lacks("needs targets that are real numbers, such as float32 in y of npy");
       return {};
     case Loss::masked:
     case Loss::causal:

@@ -34,7 +34,7 @@ struct LengthFit {
   int points = 0;
 };
 
-// How micro-batches were computed, which decides which lengths may have a cost.
+// How the timed micro-batches were computed. This limits the lengths that a fit may use together.
 enum class Computed {
   own,              // tokens or padded tokens, not both
   padded,           // only padded tokens

@@ -2,9 +2,9 @@
 //
 // One thread submits the tasks; prerequisites are submitted first. If the end of a task makes a successor ready, such
 // as the next local step, the successor runs next on the same thread, whose cache has its inputs. All other ready tasks
-// run in the order of submission, and before a successor that was submitted much later, so that few results wait in
-// memory. Results never depend on the number of threads, because tasks are sequential and each sum is added up by one
-// task in a fixed order.
+// run in the order of submission. They also run before a successor that was submitted much later than they were, so
+// that few results wait in memory. Results never depend on the number of threads, because tasks are sequential and each
+// sum is added up by one task in a fixed order.
 #pragma once
 
 #include <atomic>
