@@ -1,6 +1,7 @@
 // Parity of methods whose servers use gradients, or the results of local steps, in their order of arrival.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -148,7 +148,7 @@ TEST(Parity, PenalisedPseudoGradients) {
 
 // The clock determines each worker's number of steps at the end of a round, but not its number of micro-batches.
 TEST(Parity, EditByTimeOffersAsMuchOnBothClusters) {
-  const Edit algorithm({.timed = {.length = from_seconds(0.15)}, .outer = make_diloco(0.7, 0.8)});
+  const Edit algorithm({.timed = {.length = from_seconds(7.5 * mean_delay_s)}, .outer = make_diloco(0.7, 0.8)});
   Parity parity;
   for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
     for (std::size_t i = 0; i < workers; ++i) EXPECT_EQ(totals.kept[i] + totals.dropped[i], 20 * micro_batches);
