@@ -37,7 +37,7 @@ TEST(AdPsgd, OneWorkerEqualsSgdBitForBit) {
   EXPECT_EQ(setup.run(never_waits).parameters, setup.run(SyncSgd()).parameters);
 }
 
-// The active worker's question arrives during the first of a step's two micro-batches, and the passive worker's answer
+// The active worker's request arrives during the first of a step's two micro-batches, and the passive worker's answer
 // during the second. Both gradients are taken at the model that the step began with; weights decay at the mixed model.
 TEST(AdPsgd, TwoEqualWorkersWhoseExchangesEndWithinAStepEqualDPsgdBitForBit) {
   SimulatedRun setup{.workers = 2, .micro_batches = 2, .network_s = 0.4, .budget = {.steps = 20}};
@@ -68,9 +68,9 @@ TEST(AdPsgd, ExchangesPreserveTheMeanAndMakeModelsAlike) {
   }
 }
 
-// Steps take 1 s, messages 1.2 s. Worker 1 sends its first model, 0, as a question at 0 s, and is kicked by e_1 at 1 s.
-// Worker 0 answers at 2 s with its own model e_0, and averages e_0 with the 0 that it received. Worker 1 has the answer
-// at 4 s and adds half of e_0 - 0; its own e_1 stays.
+// Steps take 1 s, messages 1.2 s. Worker 1 sends its first model, 0, as a request at 0 s, and its step moves it to e_1
+// at 1 s. Worker 0 answers at 2 s with its own model e_0, and averages e_0 with the 0 that it received. Worker 1 finds
+// the answer at 4 s and adds half of e_0 - 0; its own e_1 stays.
 TEST(AdPsgd, WhatAWorkerHasDoneSinceItAskedStays) {
   const auto run = run_kicked({.workers = 2, .network_s = 1.2, .budget = {.steps = 4}}, never_waits);
   EXPECT_EQ(run.models[0], (std::vector<float>{0.5f, 0}));
@@ -166,12 +166,14 @@ TEST(AdPsgd, ABudgetOfSecondsEndsForAll) {
     }
 }
 
-// The time is that of the slowest of 16 sums of 2,000 steps of 6 +- 0.4 s each, plus one message of 0.5 s.
+// Each of 16 workers takes 2,000 steps of 6 +- 0.4 s. The run lasts as long as the slowest worker, plus one message of
+// 0.5 s.
 TEST(AdPsgd, ItsTimeIsThatOfWorkersWhoTrainAlone) {
   const PredictedRun setting{.steps = 2000};
   constexpr double expected_maximum_of_16 = 1.765991393;
   const double expected_s = 6 + (0.4 * std::sqrt(2000) * expected_maximum_of_16 + 0.5) / 2000;
-  // Three deviations of one worker's sum, 0.4 / sqrt(2000) = 0.009 s per step: that of the maximum is smaller.
+  // Three standard deviations of one worker's mean step, 0.4 / sqrt(2000) = 0.009 s. The deviation of the maximum is
+  // smaller.
   EXPECT_NEAR(setting.simulate(never_waits).step_s, expected_s, 3 * 0.009);
   const PredictedRun unlike{.workers = 4, .delays = delays({0, 2, 0, 0}), .steps = 40};
   EXPECT_NEAR(unlike.simulate(never_waits).step_s, 12 + 0.5 / 40, 1.0 / 40);  // 0.5 s for an answer at the end

@@ -66,7 +66,7 @@ TEST(AdaComm, ByTheRateIsAsIfTheLossRose) {
   EXPECT_THAT(steps_of(setup.run(AdaComm({.period = period}))), ElementsAre(4, 8, 16, 30));  // periods 4, 4, 8, 16
 }
 
-// 1/2 |theta - theta*|^2 without noise, at a rate of 0.1: in n steps the root of the loss shrinks by 0.9^n.
+// The loss is 1/2 |theta - theta*|^2 without noise. At a rate of 0.1, n steps multiply the root of the loss by 0.9^n.
 SimulatedRun bowl(Budget budget) {
   SimulatedRun setup{
       .rate = 0.1, .budget = budget, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
@@ -74,9 +74,10 @@ SimulatedRun bowl(Budget budget) {
   return setup;
 }
 
-// The loss after n steps is measured in the n-th step's gradient, where its root has shrunk to 0.9^(n - 1). The first
-// period, 4, times this is 2.92, 2.13, 1.55, 1.26, 1.02, 0.82, ... and is rounded up. The slowest worker takes 2 s a
-// step; an average and a gathering of losses take 0.5 s each. Nothing is gathered after the last average.
+// The n-th step's gradient measures the loss, after n - 1 updates. So the root of the loss is 0.9^(n - 1) of the first.
+// The first period, 4, times this ratio is 2.92, 2.13, 1.55, 1.26, 1.02, 0.82, ..., and is rounded up. The slowest
+// worker takes 2 s a step. Averages and gatherings of losses take 0.5 s each. No losses are gathered after the last
+// average.
 TEST(AdaComm, ShortensItsRoundsAsTheLossFalls) {
   const auto outcome = bowl({.steps = 18}).run(AdaComm({.period = {.initial = 4}}));
   EXPECT_THAT(outcome.log,
@@ -91,8 +92,9 @@ TEST(AdaComm, ShortensItsRoundsAsTheLossFalls) {
   expect_exact_accounts(outcome);
 }
 
-// Averages end at 8.5, 17.5 and 26.5 s, gatherings 0.5 s later. The third average is the first after 20 s: the root of
-// the loss is then 0.9^11 of the first, so rounds have ceil(4 x 0.9^11) = 2 steps. Step 18's is the first after 40 s.
+// Averages end at 8.5, 17.5 and 26.5 s, gatherings 0.5 s later. The third average is the first after 20 s. The root of
+// the loss is then 0.9^11 of the first, so rounds have ceil(4 x 0.9^11) = 2 steps. The average after step 18 is the
+// first after 40 s.
 TEST(AdaComm, ByTimeLooksAtTheLossAfterEachInterval) {
   const auto outcome = bowl({.steps = 20}).run(AdaComm({.period = {.initial = 4}, .interval_s = 20.0}));
   EXPECT_THAT(outcome.log,
@@ -117,8 +119,8 @@ TEST(AdaComm, ByStepsGathersOncePerInterval) {
   EXPECT_EQ(outcome.totals.bytes, Bytes{9 * 2 * 2 * 16 + (3 + 1) * 3 * 2 * 8});
 }
 
-// The loss goes up and down, because each sample has its own target. The replay is in double precision; no number of
-// steps is nearly whole before it is rounded up, so float32 rounds up to the same number.
+// The loss goes up and down, because each sample has its own target. The replay is in double precision. No number of
+// steps is close to an integer before it is rounded up, so float32 rounds up to the same number.
 TEST(AdaComm, IsTheRecursionOfItsLosses) {
   constexpr int workers = 3, micro_batches = 2, steps = 160, tau_0 = 5;
   constexpr double rate = 0.05;

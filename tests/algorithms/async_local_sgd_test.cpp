@@ -28,8 +28,8 @@
 namespace syncopate {
 namespace {
 
-// Replays asynchronous Local SGD in double precision: the model's first parameter, after differences of given workers.
-// A difference is the model that a worker received minus the model after its local steps.
+// Replays asynchronous Local SGD in double precision: computes the model's first parameter from the order of the
+// workers' differences. A difference is the model that a worker received minus the model after its local steps.
 
 struct AsyncLocalReplay {
   // Applies a difference to the model. Returns whether the server's version increases.
@@ -249,7 +249,7 @@ TEST(AsyncLocalSgd, DifferencesAreWeightedByStalenessAndNumberOfWorkers) {
   });
 }
 
-// FLSim divides weights by the one of the average staleness, so a difference of average staleness has weight 1.
+// FLSim divides weights by the weight at the average staleness, so a difference of average staleness has weight 1.
 TEST(AsyncLocalSgd, WeightsMayBeThoseRelativeToAnAverageStaleness) {
   expect_rule({.weight = {.staleness_exponent = 0.5, .average_staleness = 2}},
               [](double& theta, double g, int staleness) {
@@ -275,8 +275,8 @@ TEST(AsyncLocalSgd, ABufferTakesTheMeanOrTheSumOfWeightedDifferences) {
   }
 }
 
-// A local step's learning rate is that of the schedule at the mean number of steps that all workers had taken when the
-// model was sent, plus the worker's own steps since then.
+// A local step takes its learning rate from the schedule. The position in the schedule is the mean number of steps of
+// all workers when the model was sent, plus the worker's own steps since then.
 TEST(AsyncLocalSgd, TheScheduleGoesByTheStepsOfAllAndTheOwnOnesSince) {
   SimulatedRun setup = three_workers(4);
   setup.learning_rate = std::make_shared<LearningRate>(
@@ -549,7 +549,8 @@ TEST(Dylu, AreToldWithTheNextModel) {
   EXPECT_EQ(outcome.totals.kept, (Counts{16, 16, 8}));
 }
 
-// Golden value: without communication the toy's four workers together take 3.35 times the steps of synchronous SGD.
+// Golden value: without communication, the four workers of the authors' toy example together take 3.35 times the steps
+// of synchronous SGD.
 TEST(AsyncLocalPace, IsTheToysSpeedUpOverSynchronousSgd) {
   const PredictedRun toy{.workers = 4,
                          .micro_batches = 1,

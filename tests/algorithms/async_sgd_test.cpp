@@ -188,7 +188,7 @@ TEST(AsyncSgd, ExponentialTimesMakeTheStalenessGeometric) {
   }
 }
 
-// Shares of dropped gradients with 16 workers at a maximum staleness. `table` is from an earlier table of one or two
+// Shares of dropped gradients with 16 workers at a maximum staleness. `table` was computed earlier, with one or two
 // digits. `expected` is from an independent simulation of the rule: the mean of 200 runs of 100,000 updates, with the
 // standard deviation of one run.
 struct DropFraction {

@@ -14,8 +14,8 @@ namespace syncopate {
 
 using Vector = std::array<double, 4>;
 
-// One update: the worker, its step, the version of the gradient's model, and how many gradients the worker had sent
-// since all workers last had sent one (throttle.hpp). They arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s.
+// One update: the worker, its step, the version of the gradient's model, and how many gradients the worker had sent in
+// the round (throttle.hpp). The gradients arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s.
 struct AsynchronousUpdate {
   int worker, own_step, version, repeats;
 };

@@ -123,7 +123,8 @@ TEST(BackupTimeout, WaitsForOneWorkerWhereAllAreDown) {
   }
 }
 
-// E[min(t, the maximum of so many exponential times of mean 1 s)] is the sum of (1 - e^-t)^k / k.
+// E[min(t, the maximum of `workers` exponential times of mean 1 s)] is the sum of (1 - e^-t)^k / k over k = 1 ...
+// `workers`.
 double expected_slowest_until(double t, int workers) {
   double sum = 0;
   for (int k = 1; k <= workers; ++k) sum += std::pow(1 - std::exp(-t), k) / k;

@@ -157,7 +157,7 @@ TEST(BackupWorkers, AGradientThatCrossesTheNewModelIsDroppedAlsoWithCancellation
   expect_exact_accounts(outcome);
 }
 
-// Both averages of the parameters, computed in double precision, with N workers of which none is late.
+// Computes both averages of the parameters in double precision; none of the N workers is late.
 TEST(BackupWorkers, TheAverageTakesInTheModelBeforeOrAfterEachUpdate) {
   constexpr double rate = 0.3, decay = 0.8;
   const SimulatedRun setup{.workers = 3, .rate = rate, .budget = {.steps = 12}};
@@ -321,8 +321,8 @@ TEST(BackupWorkersStepTimes, WithoutBackupsAreThoseOfTheSlowest) {
   expect_mean_step_with_exponential_delays({100, 100, 2000, mean_s, deviation_s / std::sqrt(2000)}, BackupWorkers(100));
 }
 
-// Each case has workers, gradients per step, steps, mean and error. The mean is of 24 runs of these steps of a separate
-// simulation of the rule (a queue of arrivals, in Python); the error is the standard deviation between these runs,
+// Each case has workers, gradients per step, steps, mean and error. A separate simulation of the rule (a queue of
+// arrivals, in Python) made 24 runs with this number of steps. The error is the standard deviation between these runs,
 // because steps depend on earlier ones.
 TEST(BackupWorkersStepTimes, WithoutCancellationMatchASeparateSimulation) {
   for (const StepTimeCase& c : {StepTimeCase{100, 96, 2000, 2.6143, 0.0049}, StepTimeCase{8, 6, 20000, 1.7911, 0.0020},
@@ -445,8 +445,8 @@ TEST(ShardedServers, TakeTheSameWorkersAsOneServerWhereAllMessagesTakeTheSameTim
 }
 
 TEST(ShardedServers, EachSliceIsTheMeanOfThoseWhoReachedItsServerFirst) {
-  // The list has first the models' times: server 0 to workers 0 and 1, server 1 to workers 1 and 0. The gradients'
-  // times follow: worker 0's reaches server 0 first, and worker 1's reaches server 1 first.
+  // The first four times are those of the models: server 0 to workers 0 and 1, server 1 to workers 1 and 0. The
+  // gradients' times follow: worker 0's gradient reaches server 0 first, and worker 1's reaches server 1 first.
   const SimulatedRun setup{.workers = 2,
                            .network = std::make_shared<ListedNetwork>(std::deque{0., 0., 0., 0., 0.1, 0.2, 0.1, 0.2}),
                            .rate = 0.5,

@@ -46,7 +46,7 @@ TEST(BoundedDelay, AnIterationStartsOnceAllButTheLastFewTasksBeforeItAreFinished
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// Expected by hand: all workers do task 0 at the initial model, and workers 0 and 1 also do task 1 at it.
+// Computed by hand: all workers compute task 0 at the initial model, and workers 0 and 1 also compute task 1 there.
 TEST(BoundedDelay, TheServerStepsAlongTheMeanOfATask) {
   const SimulatedRun setup = three_workers(2);
   const auto outcome = setup.run(BoundedDelay(1));

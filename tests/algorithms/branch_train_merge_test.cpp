@@ -35,7 +35,7 @@ TEST(BranchTrainMerge, SeedStepsToTheEndEqualSynchronousSgdBitForBit) {
   }
 }
 
-// The parameters of a worker, in double precision, after steps with all workers and then steps alone.
+// A worker's parameters in double precision: first `seed_steps` steps with all workers, then steps alone.
 std::vector<double> alone(int worker, int seed_steps, int steps, int workers, double rate) {
   std::vector<double> result(4, 1.0);
   for (std::size_t i = 0; i < 4; ++i) {

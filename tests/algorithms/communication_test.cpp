@@ -92,7 +92,8 @@ const std::vector<Method> methods = {
     {"malenia", "", 0, 2 * N* S, 2 * N* S* P},
     {"mindflayer", "rule = \"clipping-rennala\"\ntrials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"mindflayer", "limit_s = 1000\narrival_probability = 1.0", 0, 2 * N* S, 2 * N* S* P},
-    // A round has 4 messages per worker: a model, notes about the steps and the end, a difference.
+    // A round has 4 messages per worker: a model, a note about the worker's steps, a note about the round's end, and a
+    // difference.
     {"stsyn", "quorum = 6\nlocal_steps = 4", 0, S / 4 * 4 * N, S / 4 * 2 * N* P},
     {"stsyn", "quorum = 6\nlocal_steps = 4\ncompression = { name = \"top-k\", ratio = 0.25 }", 0, S / 4 * 4 * N,
      S / 4 * N*(P + 8)},
@@ -100,8 +101,8 @@ const std::vector<Method> methods = {
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},
     {"async-sgd", "", 0, M_and_G, M_and_G* P},
-    // A gradient's packet has 8 bytes: a value with its index; half a word and a scale; with two servers, one of a
-    // slice's two values with its index.
+    // A gradient's packet has 8 bytes: a value with its index (top-k), half a word and a scale (fp4), or two values
+    // (random-k). With two servers, a packet has one of a slice's two values with its index.
     {"async-sgd", "compression = { name = \"top-k\", ratio = 0.25 }", 0, M_and_G, K * 8 + (M_and_G - K) * P},
     {"async-sgd", "compression = { name = \"fp4\" }", 0, M_and_G, K * 8 + (M_and_G - K) * P},
     {"k-async", "gradients = 6\ncompression = { name = \"random-k\", ratio = 0.5 }", 0, 2 * K, K * 8 + K* P},
@@ -216,7 +217,7 @@ const std::vector<Method> methods = {
      (2 * S - 1) * N, S* N*(1024 + 4 + 24) + (S - 1) * N*(P + 24)},
     {"decoupled-diloco", "fragments = 2\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
      (2 * S - 1) * N*(P / 2 + 24)},
-    // Averages that come one round late are as many as those that do not.
+    // The number of averages is the same if they come one round late.
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
     {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
@@ -244,10 +245,12 @@ const std::vector<Method> methods = {
     // averages of groups, which together send 2 (3 + 1) P bytes, and one average of all workers.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
-    // Groups of 4 and 2 workers sum gradients from step 4 on. All average models after steps 4, 7 and 10, and at the end.
+    // Groups of 4 and 2 workers sum gradients from step 4 on. All workers average models after steps 4, 7 and 10, and
+    // at the end.
     {"post-local-sgd", "start = 4\nperiod = 3\ngroup_size = 4", 4 + 2 * (S - 4) + 4, 0,
      4 * A + (S - 4) * 2 * (3 + 1) * P + 4 * A},
-    // Each trains alone. Three average after the steps of index 4, 8 and 10, and all after 6 and at the end.
+    // Each worker trains alone. Groups of three average after the steps of index 4, 8 and 10, and all workers after
+    // that of index 6 and at the end.
     {"post-local-sgd", "start = 4\nperiod = 6\ngroup_size = 1\nlevels = [{ group_size = 3, period = 2 }]",
      4 + 2 * 3 + 2, 0, 4 * A + 3 * 2 * (2 + 2) * P + 2 * A},
     {"rounds", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
@@ -286,8 +289,8 @@ const std::vector<Method> methods = {
     {"decentralized-sgd", "", 0, 2 * N* S + N - 1, 2 * N* S* P + ends},
     {"stochastic-gradient-push", "", 0, N* S + N - 1, N* S*(P + 8) + ends},
     {"stochastic-gradient-push", "overlap_steps = 3", 0, N* S / 3 + N - 1, N* S / 3 * (P + 8) + ends},
-    // Odd ranks ask in each of their steps, and are answered before the next one. At the end worker 0 sends each of
-    // them a message that it neither asks nor answers any more.
+    // Odd ranks send a request in each step, and are answered before their next step. At the end worker 0 tells each
+    // odd rank, in a message without values, that it takes part in no more exchanges.
     {"ad-psgd", "overlap_steps = 0", 0, N* S + N - 1 + N / 2, N* S* P + ends},
     // In each round each worker sends its partner an outer model and its own model.
     {"noloco", "local_steps = 4", 0, 2 * N* S / 4 + N - 1, 2 * N* S / 4 * P + ends},

@@ -110,7 +110,7 @@ TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   Methods methods = in_rounds(3);
   methods.erase(std::remove_if(methods.begin(), methods.end(),
                                [](const auto& one) {
-                                 const std::string name = one.first;  // methods without an outer step
+                                 const std::string name = one.first;  // keeps only methods without an outer step
                                  return name != "local-sgd" && name != "cocod";
                                }),
                 methods.end());
@@ -185,7 +185,8 @@ TEST(CompressedAverages, WithEightBitsAreWithinABinOfDenseOnes) {
   EXPECT_GT(difference, 1e-5);
 }
 
-// Normalisation statistics are averaged without compression. Expected are those of a dense run with the same models.
+// Normalisation statistics are averaged without compression. The expected statistics are those of a dense run with the
+// same models.
 TEST(CompressedAverages, OfStatisticsAreDense) {
   struct WithStatistics : PullObjective {
     std::size_t buffers() const override { return 3; }
@@ -210,7 +211,8 @@ TEST(CompressedAverages, OfStatisticsAreDense) {
     local.compress(of("top-k", 1));
     const auto found = setup.run(local);
     EXPECT_LT(largest_difference(found.buffers, dense.buffers), 1e-5);
-    // All-gathered: an index and a value, 8 bytes, for each of 4 values, and statistics. Two averages, three workers.
+    // An all-gather has an index and a value (8 bytes) for each of 4 values, and the statistics. There are two averages
+    // over three workers.
     const int statistics = policy == StatePolicy::average ? 12 : 0;
     EXPECT_EQ(found.totals.bytes, Bytes{2 * 2 * 3 * (32 + statistics)});
   }
@@ -286,7 +288,7 @@ TEST(CompressedAverages, ANotANumberReachesTheModel) {
   }
 }
 
-// A round of 2 steps takes worker 2 4 s. On a ring of latency L and bandwidth B an all-gather of packets of p bytes
+// Worker 2 takes 4 s for a round of 2 steps. On a ring of latency L and bandwidth B an all-gather of packets of p bytes
 // takes (N - 1) (L + p / B), and an all-reduce of P bytes 2 (N - 1) (L + P / (N B)). Top-k gathers 30 of 300 values
 // with their indices, 8 bytes each, and random-k all-reduces 30 values of 4 bytes.
 TEST(CompressedAveragesTimes, TakeWhatTheNetworkSays) {
@@ -349,7 +351,7 @@ TEST(CompressedAveragesTimes, OfBinsAndTilesTakeWhatTheNetworkSays) {
   expect("tiles", R"(tile = 8, kept = 5, packing = "published")", "4.340", "8.680", 4 * (14 + 4 + 18 + 4));
 }
 
-// Time-only runs, on fibers and in lockstep, take the same time as training, also where the next round hides averages.
+// Time-only runs, on fibers and in lockstep, take the same time as training, even if the next round hides averages.
 TEST(CompressedAveragesTimes, TimesNeedNoModel) {
   for (const auto& [name, method] : in_rounds(3))
     for (const CompressionOptions& options :
@@ -431,7 +433,7 @@ TEST(CompressedAveragesSettings, AreReadForMethodsThatAverageModels) {
   }
 }
 
-// The resolved form of a method without the table has no such key, so it stays the same method.
+// Without the table, a method's resolved form has no such key. So finished runs of this method stay valid.
 TEST(CompressedAveragesSettings, WithoutATableAreDense) {
   EXPECT_THAT(read_method(local_sgd).resolved, testing::Not(HasSubstr("compression")));
   EXPECT_FALSE(read_method(local_sgd).algorithm->compression());

@@ -184,8 +184,8 @@ TEST(CompressedMessages, ErrorFeedbackLosesNothing) {
   }
 }
 
-// Worker 0 takes the first two steps, along zeros, and leaves. Worker 1's first gradient is then too old. Its later
-// gradients are zeros, so their packets carry values that it has not sent.
+// Worker 0 takes the first two steps, along zeros, and leaves. Worker 1's first gradient then arrives too late. Its
+// later gradients are zeros, so their packets carry values of its residual.
 TEST(CompressedMessages, WhatAServerRejectsIsLostOrReturned) {
   const auto listed = [](const MicroBatch& at) {
     return at.worker == Rank{1} && at.step == 0 ? std::vector<float>{2, 1.5f} : std::vector<float>{0, 0};
@@ -205,7 +205,8 @@ TEST(CompressedMessages, WhatAServerRejectsIsLostOrReturned) {
   EXPECT_FLOAT_EQ(returned.parameters[1], -0.1f * 1.5f);
   EXPECT_EQ(returned.totals.dropped, lost.totals.dropped);
   EXPECT_EQ(returned.totals.messages, lost.totals.messages);
-  // Each model has 8 bytes for the number of earlier packets, and one model has those of a rejected one.
+  // With `returned`, each model has 8 bytes more for the number of earlier packets. One model has another 8 for the
+  // rejected packet.
   const std::int64_t models = (returned.totals.bytes.value() - lost.totals.bytes.value()) / 8 - 1;
   EXPECT_GT(models, 6);
   EXPECT_LE(models, returned.totals.messages);

@@ -581,7 +581,8 @@ TEST(CompressionTogether, OfExactGradientsIsThatOfSingleOnes) {
   }
 }
 
-// If values differ by rounding, signs and indices may differ, and then everything. So the first steps are compared.
+// If values differ by rounding, signs and indices may differ, and then all later steps. So only the first steps are
+// compared.
 TEST(CompressionTogether, OfANetworkIsThatOfSinglePassesUpToRounding) {
   const auto objective = network();
   ASSERT_TRUE(objective->has_batched_gradients());
@@ -633,7 +634,7 @@ std::mt19937 engine_of(const MicroBatch& at) {
   return std::mt19937(static_cast<unsigned>(1000 * at.worker.value + 10 * at.step.value() + at.index));
 }
 
-// Worker i touches i + 1 words, some of them twice, and one position.
+// Worker i draws i + 1 rows of the table of words, possibly some of them twice, and one row of the table of places.
 std::vector<std::size_t> rows_of(const MicroBatch& at) {
   auto engine = engine_of(at);
   std::vector<std::size_t> rows;
@@ -670,7 +671,7 @@ SimulatedRun of_texts(int workers, int steps) {
           .objective = std::make_shared<ListedGradients>(size, listed, tensors)};
 }
 
-// Number of words in a worker's packet for a step.
+// Number of 4-byte units in a worker's packet for a step.
 std::int64_t words_of(int worker, int step, int micro_batches) {
   std::vector<bool> touched(27);
   for (int m = 0; m < micro_batches; ++m)

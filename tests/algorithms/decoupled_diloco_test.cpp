@@ -94,7 +94,7 @@ TEST(DecoupledDiLoCo, ARoundEndsWithItsQuorum) {
   expect_exact_accounts(outcome);
 }
 
-// n local steps take the sum of their times.
+// A worker's n local steps take the sum of their times.
 TEST(DecoupledDiLoCo, NobodyWaitsWhateverQuorumGraceAndNetwork) {
   for (const int quorum : {1, 2, 3})
     for (const double network_s : {0.0, 0.25, 3.0})
@@ -319,7 +319,7 @@ TEST(DecoupledEnds, WhenAllHaveLeftWhatTheyAnsweredCounts) {
   }
 }
 
-// Worker 1 is down from 1 to 61 s. The window ends without it. Only a quorum of all workers waits for it.
+// Worker 1 is down from 1 to 61 s. The window ends without worker 1. Only a quorum of all workers waits for it.
 TEST(DecoupledEnds, OneThatIsDownIsWaitedForByAQuorumOfAllAlone) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(2);
@@ -339,8 +339,8 @@ TEST(DecoupledEnds, OneThatIsDownIsWaitedForByAQuorumOfAllAlone) {
 
 // Two workers take steps of 1 s, messages take 0.2 s, and with two fragments there is a round per step. Worker 1 loses
 // its state at 2.3 s, while the second round's fragment is under way to it. It is up again at 2.8 s, asks for the
-// model, and begins again at 3.2 s. At the end of that step it asks which round is open. It knows at the end of the
-// next step, at 5.2 s, and answers the third round.
+// model, and begins a step at 3.2 s. At the end of this step it asks which round is open. It receives the answer during
+// the next step. When that step ends, at 5.2 s, worker 1 answers the third round.
 TEST(DecoupledEnds, ALostStateTakesTheStepsSinceTheLastAnswerAndTheWorkerAsksWhichRoundIsOpen) {
   SimulatedRun setup{.workers = 2, .network_s = 0.2, .budget = {.steps = 6}, .outages = outage(1, 2.3, 0.5, true)};
   const auto outcome = setup.run(DecoupledDiLoCo(quorum_options({}, 2)));
@@ -554,7 +554,7 @@ TEST(GraceWindowLength, IsNoLongerThanTheLongest) {
   EXPECT_EQ(window.length_s(), 0.75);
 }
 
-// With values x_0, ..., x_n, an average of factor a is (1 - a)^n x_0 + the sum of a (1 - a)^(n - k) x_k.
+// The exponential average with factor a of x_0, ..., x_n is (1 - a)^n x_0 + the sum of a (1 - a)^(n - k) x_k.
 TEST(GraceWindowLength, GoesByExponentialAverages) {
   GraceWindow window({.margin = 1, .overlap_steps = 10, .averaging = 0.25});
   for (const double step_s : {1.0, 2.0, 4.0}) window.record_step(step_s);

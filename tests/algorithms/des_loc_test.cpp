@@ -57,8 +57,8 @@ TEST(DesLoc, WithoutPeriodsForMomentsEqualsLocalSgdThatKeepsThemBitForBit) {
   EXPECT_EQ(des_loc.totals.bytes, local.totals.bytes);
 }
 
-// In double precision. After a step on which a period falls, a vector's mean replaces it: a moment's before its next
-// update, the parameters' before the next gradient is taken.
+// In double precision. After each step that is a multiple of a vector's period, the mean replaces the vector: a moment
+// before its next update, the parameters before the next gradient is taken.
 TEST(DesLoc, IsTheRecursionWithAMeanBeforeEachUpdate) {
   constexpr int workers = 3, steps = 31;
   constexpr double rate = 0.05, beta1 = 0.8, beta2 = 0.9, epsilon = 1e-8;
@@ -125,8 +125,8 @@ TEST(DesLoc, MeetsAfterEachStepThatAPeriodFallsOn) {
   expect_exact_accounts(outcome);
 }
 
-// Workers end their round at 10, 10.25 and 11 s. The momentum's third average follows, the run's last, and then
-// that of the parameters.
+// Workers end their round at 10, 10.25 and 11 s. Then the run's last two averages follow: the momentum's third average,
+// and that of the parameters.
 TEST(DesLoc, AveragesTheParametersWhereAClockEndsARoundOfMoments) {
   const SimulatedRun setup{.momentum = 0.5,
                            .budget = {.seconds = 10},

@@ -117,8 +117,9 @@ TEST(LargerBatch, OffersMoreAndDividesByWhatItOffers) {
   EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * sum / 12, 1e-5);
 }
 
-// A fifth of the four micro-batches that are offered to each worker is expected to be dropped: 3 x 4 x 0.8 are kept on
-// average, which is the divisor whatever this step keeps. The 3 x 3 micro-batches of the file are not the divisor.
+// Each of 3 workers is offered four micro-batches, and a fifth of these is expected to be dropped. So 3 x 4 x 0.8
+// micro-batches are kept on average. This is the divisor, whatever the step keeps, and not the file's 3 x 3
+// micro-batches.
 TEST(LargerBatch, TheMeanRateIsThatOfWhatIsOffered) {
   SimulatedRun setup = uneven(1);
   setup.rate = 0.5;
@@ -183,8 +184,8 @@ TEST(LargerBatch, IsDividedByWhatEachStepOffers) {
   EXPECT_NEAR(outcome.parameters[0], theta, 1e-5);
 }
 
-// A step offers 13.32 micro-batches instead of 12, and loses some. So 25 steps have 333, the work of 27.75 planned
-// steps. Carried-over and recomputed micro-batches are not planned twice.
+// A step offers 13.32 micro-batches on average instead of 12, and drops some. So 25 steps offer 333, the work of 27.75
+// planned steps. Micro-batches that are carried over or recomputed do not count as additional work.
 TEST(LargerBatch, WhatIsPublishedCountsWhatEachStepHasBeyondTheFiles) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 12, .budget = {.steps = 25}, .objective = nullptr};
   for (const double threshold_s : {HUGE_VAL, 9.5}) {
@@ -221,8 +222,8 @@ TEST(Recomputation, WhatWasDroppedIsComputedBeforeTheNextEpoch) {
   EXPECT_EQ(outcome.published, Step{3});  // counted in steps of the experiment file
 }
 
-// One worker keeps 1 of 2 micro-batches of every step, and additional steps make up for all that is missing. In the
-// next epoch the same number is missing, although in total as many were kept as planned.
+// One worker keeps 1 of 2 micro-batches of every step, and additional steps recompute all missing ones. The next epoch
+// misses the same number, although the total number kept is as planned.
 TEST(Recomputation, WhatIsComputedAgainDoesNotCountForTheEpochInWhichItIs) {
   const auto objective = std::make_shared<PullObjective>();
   SimulatedRun setup{.workers = 1, .micro_batches = 2, .budget = {.steps = 6}, .objective = objective};

@@ -148,8 +148,8 @@ TEST(DropCompute, AStepOfNothingIsAZeroGradientForEveryNormalisation) {
   }
 }
 
-// All steps take equally long, so the drop rate is what the automatic threshold expects. Therefore the mean rate and
-// the count give the same divisor.
+// All steps take equally long, so the drop rate is what the automatic threshold expects. Therefore normalisation by the
+// mean rate and by the count has the same divisor.
 TEST(DropCompute, TheMeanRateIsTheOneThatTheAutomaticThresholdExpects) {
   SimulatedRun setup{.workers = 6,
                      .micro_batches = 3,
@@ -295,8 +295,9 @@ TEST(DropComputeSettings, TheMeanRateIsGivenOrExpectedByTheThreshold) {
   EXPECT_EQ(faults_of(automatic + "compensation = \"carry-over\"\nmean_drop_rate = 0.1"), "");
 }
 
-// If the shortest micro-batch takes 0.4 s, a threshold of 0.4 s can be met. If parts of a micro-batch count once a
-// quarter of it, its forward pass, is done, 0.1 s can be met. If started micro-batches are finished, any threshold can.
+// If the shortest micro-batch takes 0.4 s, a threshold of 0.4 s can be met. The forward pass is a quarter of a
+// micro-batch. So if parts count once the forward pass is done, 0.1 s can be met. If started micro-batches are
+// finished, any threshold can.
 TEST(DropComputeSettings, AThresholdThatNoMicroBatchCanMeetIsAFault) {
   struct Case {
     const char* preempt;
@@ -333,8 +334,8 @@ TEST(DropComputeSettings, EveryFaultIsReportedAtOnce) {
 }
 
 // DropCompute with preempt = "layer" keeps a part of a micro-batch that the deadline cuts; here in closed form.
-// Micro-batches take 1 s, half of it forward. The backward pass is done with the tensors of LayeredPullObjective, from
-// the last to the first, after 1, 5, 6 and 8 sixteenths of a second.
+// Micro-batches take 1 s, half of it forward. The backward pass finishes the tensors of LayeredPullObjective, from the
+// last to the first, after 1, 5, 6 and 8 sixteenths of a second.
 
 DropCompute by_layers(double threshold_s, Normalisation normalisation = Normalisation::constant) {
   return DropCompute({.threshold = make_fixed_threshold(from_seconds(threshold_s)),
@@ -551,8 +552,8 @@ TEST(PartialGradients, WhatHasNoMeaningWithThemIsAFault) {
   EXPECT_THAT(layer_faults("forward_share = 0.5"), HasSubstr("threshold_s = 0.1; must be at least 0.125 s"));
 }
 
-// DropCompute under the delay environments of the project's fact sheet (sections 3, 4.1 and 4.2), an independent
-// computation in numpy. T^c and all times are in units of a micro-batch without delay.
+// DropCompute in simulated delay environments (Giladi et al. 2023). The expected values are from an independent
+// computation in NumPy. T^c and all times are in units of a micro-batch without delay.
 
 // Times of 1 + delay, [worker][step][micro-batch].
 std::vector<double> draw(const DelayProcess& delay, int workers, int steps, int micro_batches) {
@@ -604,7 +605,8 @@ class ByQuantile : public DelayProcess {
 struct Family {
   const char* name;
   std::shared_ptr<const DelayProcess> delay;
-  // E[T] / E[T_n] and the best S_eff for 12, 64 and 200 workers; the sheet's error from 600 iterations is 0.005.
+  // E[T] / E[T_n] and the best S_eff for 12, 64 and 200 workers. These were computed in 600 iterations, with an error
+  // of 0.005.
   double ratio[3];
   double speedup[3];
 };
@@ -629,8 +631,8 @@ std::vector<Family> families() {
   };
 }
 
-// The error of our 400 steps adds to the sheet's: the standard deviation of a step's T over sqrt(400) and E[T_n], at
-// most 0.005 (log-normal). The tolerance is three times both errors together.
+// The error of our 400 steps adds to that of the expected values. Ours is the standard deviation of a step's T over
+// sqrt(400) and E[T_n], at most 0.005 (log-normal). The tolerance is three times both errors together.
 TEST(DelayEnvironments, EveryFamilysSlowdownAndBestSpeedUp) {
   constexpr int steps = 400, micro_batches = 12;
   constexpr int sizes[] = {12, 64, 200};
@@ -645,9 +647,9 @@ TEST(DelayEnvironments, EveryFamilysSlowdownAndBestSpeedUp) {
     }
 }
 
-// Section 4.2: E[T], and the best threshold with its S_eff and drop rate. The sheet's Monte-Carlo error is about 1 %
-// from 1,024 workers on. Ours is 0.2 to 0.5 %: T has a deviation of 1.1 to 1.5, divided by sqrt(steps). The optimum is
-// flat: thresholds within 0.3 of it, and drop rates within 2.5 percentage points, are equally good.
+// E[T], and the best threshold with its S_eff and drop rate. From 1,024 workers on, the expected values have a
+// Monte-Carlo error of about 1 %. Ours is 0.2 to 0.5 %: T has a deviation of 1.1 to 1.5, divided by sqrt(steps). The
+// optimum is flat: thresholds within 0.3 of it, and drop rates within 2.5 percentage points, are equally good.
 TEST(DelayEnvironments, TheScaleSweep) {
   struct Row {
     int workers;
@@ -669,7 +671,7 @@ TEST(DelayEnvironments, TheScaleSweep) {
   }
 }
 
-// A histogram of whole steps, as an inverse distribution function; bins [left, right) of constant density.
+// A histogram of whole steps, as an inverse distribution function. The density is constant in each bin [left, right).
 class Histogram {
  public:
   explicit Histogram(const std::string& file) {
@@ -701,10 +703,10 @@ class Histogram {
   double total_ = 0;
 };
 
-// Section 4.1: step times of two real clusters, on the same number of independent workers, in equal micro-batches, with
-// T^c as shares of a worker's mean step. The slowdown is computed by quadrature, the best S_eff over 400 drawn steps. T
-// deviates by 5 % of its mean, so its mean over 400 steps has an error of 0.003, and the sheet's a similar one. The
-// sheet's last digit is 0.001.
+// Step times of two real clusters (workers/time/data/README.md), on the same number of independent workers, in equal
+// micro-batches. T^c is a share of a worker's mean step. The slowdown is computed by quadrature, the best S_eff over
+// 400 drawn steps. T deviates by 5 % of its mean, so its mean over 400 steps has an error of 0.003. The expected values
+// have a similar error, and three decimals.
 TEST(DelayEnvironments, TheBestThresholdsOfTwoMeasuredHistograms) {
   struct Case {
     int workers;

@@ -278,8 +278,8 @@ TEST(AdaptiveThreshold, InTheLongRunTheQuantileIsTheShareOfWorkersInTime) {
       .workers = 64, .budget = {.steps = 1040}, .delays = {exponential_delay(0.5)}, .objective = nullptr};
   const auto outcome = setup.run(with(make_adaptive_threshold({.quantile = 0.9})));
   EXPECT_EQ(outcome.rounds[39].dropped, 0);  // there is no threshold before the window is full
-  // There are 64,000 worker-steps under the threshold, and as many that set it, so the standard error is 0.3 sqrt(2 /
-  // 64000) = 0.0017. The tolerance is four of these.
+  // 64,000 worker-steps are under the threshold, and the same number sets it, so the standard error is 0.3 sqrt(2 /
+  // 64000) = 0.0017. The tolerance is four times this error.
   EXPECT_NEAR(dropped_share(outcome, 40), 0.1, 4 * 0.0017);
 }
 
@@ -591,7 +591,8 @@ std::vector<double> pareto_times(double shape, std::size_t count, std::uint64_t 
   return times;
 }
 
-// Thresholds found in one record are applied to another, and compared with the best of many thresholds there.
+// Each threshold is found in one record, and applied to another one. There its throughput is compared with that of the
+// best of many thresholds.
 TEST(ThresholdSearch, UnderHeavyTailsItComesCloseToTheBestFixedThreshold) {
   constexpr int workers = 16, micro_batches = 4, steps = 2000;
   constexpr double serial_s = 0.001;

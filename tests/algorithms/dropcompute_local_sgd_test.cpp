@@ -124,8 +124,8 @@ class Straggle : public DelayProcess {
   int slow_workers_;
 };
 
-// Source: the toy experiment of the project's fact sheet on DropCompute, an independent computation: mean period with
-// and without a threshold, and the threshold's drop rate.
+// The expected values are from an independent computation of this toy experiment: the mean period with and without a
+// threshold, and the threshold's drop rate.
 TEST(DropLocalSgd, TimesAndDropsMatchTheTabulatedToyExperiment) {
   struct Row {
     double probability;

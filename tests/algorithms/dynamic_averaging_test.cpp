@@ -155,12 +155,12 @@ TEST(DynamicAveraging, WithoutAThresholdNothingIsSentButTheLastModels) {
   EXPECT_EQ(dynamic.published, Step{22});
 }
 
-// With a rate of 1, after the first step the four parameters of worker w (0 to 3) differ from the reference by w - 1, w,
-// w + 1 and w + 2. The squared distance is 4 w^2 + 4 w + 6: 6, 14, 30 and 54. For the mean of two workers this formula
-// holds with the mean of their numbers, and gives at most 41. So at a threshold of 42 only worker 3 exceeds it, and its
-// mean with any other worker does not. That other worker is asked for its model at 1.25 s, receives the question at
-// 1.5 s, and answers after its second step at 2 s; both have the mean at 2.5 s. The others never wait. After that no
-// model moves.
+// With a rate of 1, after the first step the four parameters of worker w (0 to 3) differ from the reference by w - 1,
+// w, w + 1 and w + 2. The squared distance is 4 w^2 + 4 w + 6: 6, 14, 30 and 54. For the mean of two workers this
+// formula holds with the mean of their numbers, and gives at most 41. So at a threshold of 42 only worker 3 exceeds it,
+// and its mean with any other worker does not. The coordinator sends that other worker a request for its model at 1.25
+// s. The worker receives the request at 1.5 s, and answers after its second step at 2 s; both have the mean at 2.5 s.
+// The remaining workers never wait. After that no model moves.
 TEST(DynamicAveraging, AViolationEndsOnceAnotherModelBringsTheMeanNearEnough) {
   const SimulatedRun setup{
       .workers = 4,
@@ -183,7 +183,7 @@ TEST(DynamicAveraging, AViolationEndsOnceAnotherModelBringsTheMeanNearEnough) {
   }
   EXPECT_EQ(others_averaged, 1);
   EXPECT_FLOAT_EQ(outcome.parameters[0], 1.5f);           // the mean of all has not changed
-  EXPECT_EQ(outcome.totals.messages, 1 + 1 + 1 + 2 + 4);  // violation, question, answer, means, last models
+  EXPECT_EQ(outcome.totals.messages, 1 + 1 + 1 + 2 + 4);  // violation, request, answer, means, last models
   EXPECT_EQ(outcome.totals.bytes, Bytes{4 * (16 + 8) + 4 * 16});
 }
 
@@ -200,7 +200,7 @@ TEST(DynamicAveraging, TheMeanOfAllIsTheNewReference) {
   EXPECT_EQ(setup.run(own_checks(8, 1)).totals.messages, 1 + 1 + 1 + 2 + 2);
 }
 
-// Pulls as in step 0 at all steps.
+// Pulls to the targets of step 0 in all steps.
 class SteadyPull : public PullObjective {
  public:
   PartialGradient gradient(const float* parameters, const float* buffers,
@@ -218,7 +218,7 @@ class SteadyPull : public PullObjective {
 TEST(DynamicAveraging, AsManyViolationsAsWorkersAverageAll) {
   const SimulatedRun setup{
       .workers = 4, .network_s = 0.25, .rate = 1, .budget = {.steps = 20}, .objective = std::make_shared<SteadyPull>()};
-  constexpr int one_violation = 1 + 1 + 1 + 2;  // a violation, a question, an answer and two means
+  constexpr int one_violation = 1 + 1 + 1 + 2;  // a violation, a request, an answer and two means
   EXPECT_EQ(setup.run(own_checks(42, 1)).totals.messages, 3 * one_violation + (1 + 3 + 3 + 4) + 4);
 }
 

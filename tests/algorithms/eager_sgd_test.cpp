@@ -133,8 +133,8 @@ TEST(EagerSgd, InMajorityHalfHaveArrivedOnAverage) {
 
 // With exponential times alone, arrivals are a Poisson process of rate N, each from a random worker. A round takes
 // place when a worker with the newest model arrives: one that has arrived since the last round, or has triggered it. So
-// a round has as many arrivals as the birthday problem has until the first repetition, without the first one. The mean
-// is Q(N) = sum over k of N! / ((N - k)! N^k), the second moment the sum of (2 k - 1) times these terms.
+// the number of arrivals in a round is that of draws before the first repetition in the birthday problem. The mean is
+// Q(N) = sum over k of N! / ((N - k)! N^k), the second moment the sum of (2 k - 1) times these terms.
 TEST(EagerSgd, SoloTakesABirthdayProblemsTimeUnderExponentialDelays) {
   constexpr int steps = 20000;
   for (const int workers : {1, 4, 16}) {

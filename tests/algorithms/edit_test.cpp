@@ -334,8 +334,9 @@ TEST(EditByTime, ByTimeEndsARoundWithTheStepThatIsThenUnderWay) {
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{8, 6, 4}));
 }
 
-// Workers count the 3.5 s from their arrivals at 4, 4.2 and 4 s: they are over at 7.5, 7.7 and 7.5 s, within steps that
-// end at 8.2, 8.0 and 9.2 s. So fast workers fall behind: in round three they take 2, 1 and 2 steps, later 1, 1 and 2.
+// Workers count the 3.5 s from their arrivals at 4, 4.2 and 4 s. The time is up at 7.5, 7.7 and 7.5 s, within steps
+// that end at 8.2, 8.0 and 9.2 s. So fast workers fall behind: in round three they take 2, 1 and 2 steps, later 1, 1
+// and 2.
 TEST(EditByTime, TimeMayCountFromAWorkersOwnArrival) {
   EditOptions options = by_time(3.5);
   options.timed.counted_from = From::arrival;
@@ -393,8 +394,9 @@ std::shared_ptr<const OutagePlan> outage(double at_s, double duration_s, bool lo
                                    .loses_state = loses_state}});
 }
 
-// Rounds take 4 s and 1 s of communication; the second begins at 5 s. The loss takes two steps with it, and the rest of
-// the round has its usual weight. Expected in double precision, for one parameter and two workers.
+// A round has 4 s of computing and 1 s of communication, so the second begins at 5 s. Worker 1 loses two steps of it
+// with its state, and the rest of the round has its usual weight. The expected value is computed in double precision,
+// for one parameter and two workers.
 TEST(EditEnds, AWorkerThatLosesItsStateGoesOnFromTheRoundsBegin) {
   SimulatedRun setup{.workers = 2, .rate = 0.1, .budget = {.steps = 8}, .outages = outage(7.5, 0.25, true)};
   setup.objective = std::make_shared<PullObjective>(1, 1);
