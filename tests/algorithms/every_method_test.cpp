@@ -375,7 +375,7 @@ TEST(EveryMethod, IsComparedWithOneOfThem) {
   EXPECT_TRUE(make_baseline()->traits().is_baseline) << "what stands in for it where a file does not name it";
 }
 
-// Keys that ask for more than the whole budget has, in every method that has such a key.
+// Keys that request more work than the whole budget has, in every method that has such a key.
 
 using testing::HasSubstr;
 

@@ -339,7 +339,7 @@ TEST(CodedSgdSettings, ACodeThatDoesNotFitTheWorkerCountIsAFault) {
   EXPECT_THAT(read("code = \"fountain\"\nstragglers = 1").faults, HasSubstr("code = \"fountain\""));
 }
 
-// Codes without a training: matrices, and sums of given vectors.
+// Codes without training: their matrices, and sums of given vectors.
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 

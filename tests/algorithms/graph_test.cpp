@@ -154,7 +154,7 @@ TEST(GossipGraph, WavesHaveTheEigenvaluesOfTheMatrix) {
 }
 
 TEST(WeightedGraph, WeightsOfPushSumGoToTheFixedPoint) {
-  // Worker 0 gives a half, worker 1 a quarter: of a total weight of 2 they have 2/3 and 4/3.
+  // Worker 0 gives away half of its weight, worker 1 a quarter. So they have 2/3 and 4/3 of a total weight of 2.
   const WeightedGraph graph(2, {{0, 1, 0.5}, {1, 0, 0.25}});
   EXPECT_NEAR(graph.least_weight(), 2.0 / 3, 1e-8);
   EXPECT_NEAR(graph.least_kept(), 0.5, 1e-12);
@@ -313,7 +313,7 @@ TEST_F(GraphSettings, AFileThatIsNoGraphIsAFaultOfItsLine) {
   EXPECT_THAT(reading(d_psgd, file("from,to\n0,1\n"), 513).faults, HasSubstr("file allows at most 512 workers"));
 }
 
-// D-PSGD and SGP on graphs other than their own.
+// D-PSGD and SGP on graphs that their papers do not use.
 
 DecentralizedSgd mixing_on(GossipGraphPtr graph) { return DecentralizedSgd(IndividualModels::mean, std::move(graph)); }
 StochasticGradientPush pushing_on(GossipGraphPtr graph) { return StochasticGradientPush({.graph = std::move(graph)}); }

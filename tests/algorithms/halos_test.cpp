@@ -148,7 +148,7 @@ std::vector<double> times_of(const SimulatedRun::Outcome& outcome) {
   return times_s;
 }
 
-// Updates of the global server cost nothing if messages between regions cost nothing.
+// If messages between regions take no time, updates of the global server take none either.
 TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
   SimulatedRun setup = three_workers(12);
   setup.momentum = 0.9;
@@ -171,7 +171,7 @@ TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
   }
 }
 
-// The schedule and the moments are the same, too, because the only local server knows all steps.
+// The schedule and the moments are also the same, because the only local server knows all steps.
 TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
   SimulatedRun setup = three_in_regions(3, 0, 12);
   setup.momentum = 0.5;
@@ -331,7 +331,7 @@ TEST(Halos, TakesTheMessagesInsideItsRegionsAlone) {
   EXPECT_NEAR(simulated.communication_s / (0.5 / 5), 1, 0.02);
 }
 
-// Rounds are those of DyluGoesByTheFastestOfTheRegion: 4 steps in 4.5 s, 2 in 6.5 s, 4 in 8.5 s and 2 in 12.5 s.
+// The rounds are those of DyluGoesByTheFastestOfTheRegion: 4 steps in 4.5 s, 2 in 6.5 s, 4 in 8.5 s and 2 in 12.5 s.
 TEST(Halos, GoesByTheFastestOfEachRegion) {
   PredictedRun setting{.workers = 4, .micro_batches = 1, .factors = {1, 3, 2, 6}, .delays = {}, .steps = 4000};
   setting.network = regions_of(2, 4, 1);

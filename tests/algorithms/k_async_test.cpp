@@ -61,9 +61,9 @@ TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
 }
 
 // Worker 0 is down from 0.5 to 1 s. If it keeps its state, its gradient arrives at 2 s. If it loses its state, it asks
-// for the model at 1 s, and its gradient arrives at 2.75 s. That makes the first update, with worker 1's gradient of
-// 1.6 s. Worker 2's gradient arrives at 3.1 s. Worker 0's next one, 1.5 s after the first update, makes the second
-// update and ends the budget's first step.
+// for the model at 1 s, and its gradient arrives at 2.75 s. This gradient and worker 1's of 1.6 s make the first
+// update. Worker 2's gradient arrives at 3.1 s. Worker 0's next one arrives 1.5 s after the first update. It makes the
+// second update and ends the budget's first step.
 TEST(KAsync, AnUpdateWaitsForAWorkerThatIsDown) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(2);

@@ -21,7 +21,7 @@ namespace {
 using Log = std::vector<std::string>;
 using Counts = std::vector<std::int64_t>;
 
-// From algorithms/README.md, which prints it.
+// algorithms/README.md prints this test.
 TEST(KBatchSync, WithEqualWorkersAndAllOfThemEqualsSynchronousSgd) {
   const SimulatedRun setup{.workers = 4, .network_s = 0.25, .momentum = 0.9, .budget = {.steps = 20}};
   EXPECT_EQ(setup.run(KBatchSync(4)).parameters, setup.run(SyncSgd()).parameters);
@@ -56,8 +56,8 @@ TEST(KBatchSync, AStepTakesAsLongAsKArrivalsOfAllWorkersTogether) {
   }
 }
 
-// The first time t at which the sum of floor(t / t_i) is K: with t_i of 1 s, 1.5 s and 4 s, K = 7 gradients (4 + 2 +
-// 1) have arrived at 4 s.
+// A step ends at the first time t at which the sum of floor(t / t_i) is K. With t_i of 1 s, 1.5 s and 4 s, K = 7
+// gradients (4 + 2 + 1) have arrived at 4 s.
 TEST(KBatchSync, OfConstantTimesAStepTakesTheFirstTimeByWhichThereAreKGradients) {
   struct Case {
     int gradients;

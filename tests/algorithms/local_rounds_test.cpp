@@ -41,7 +41,7 @@ SimulatedRun four_workers() {
 
 constexpr const char* every_4 = "\nperiod = { rule = 'constant', steps = 4 }";
 
-// Each method with a name equals `rounds` with its options: models, times and drops are the same to the bit.
+// Each method with a name equals `rounds` with its options: models, times and drops agree bit for bit.
 TEST(LocalRounds, AreTheMethodsThatHaveNames) {
   const std::string period = every_4, rounds = "'rounds'" + period;
   const std::vector<std::pair<std::string, std::string>> same = {

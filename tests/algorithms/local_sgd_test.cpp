@@ -188,8 +188,8 @@ struct Adam {
   }
 };
 
-// Before the switch the moments are those of the mean gradient, and all workers begin their local steps with them. The
-// moments of each worker's own gradients would differ, because Adam is not linear.
+// Before the switch the moments are those of the mean gradient, and all workers begin their local steps with these
+// moments. Adam is not linear, so averaging the moments of each worker's own gradients would give others.
 TEST(PostLocal, StartsLocalStepsFromTheMomentsOfSynchronousSgd) {
   constexpr int workers = 3, period = 2, steps = switch_step + 2 * period;
   constexpr double rate = 0.1;
@@ -349,7 +349,7 @@ TEST(LocalPhase, FormulasGoByTheRateOfThePhase) {
   EXPECT_DOUBLE_EQ(predictions.front().communication_s.value(), 0.5 / 4);
 }
 
-// The parameter is the phase's first step.
+// The test's parameter is the phase's first step.
 class OwnOrder : public testing::TestWithParam<int> {};
 
 TEST_P(OwnOrder, HasAllSamplesOnceForEachWorkerWhateverLiesBefore) {

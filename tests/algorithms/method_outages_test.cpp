@@ -250,8 +250,8 @@ TEST(OutageRuns, DownIsTheOverlapOfTheOutagesWithTheRun) {
   }
 }
 
-// All outages of worker 1 interrupt one micro-batch, which does not end within the run. Its work between the outages is
-// discarded at the end.
+// Worker 1's only micro-batch does not end within the run, and is interrupted by all its outages. Its work between the
+// outages is discarded at the end.
 TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   const auto of_worker_1 = [](double at_s, double duration_s) {
     return OutageEntry{.workers = {Rank{1}}, .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)}};
@@ -269,7 +269,8 @@ TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   expect_exact_accounts(outcome);
 }
 
-// A worker that loses its state also loses the method's own variables, as the iterations in double precision do.
+// A worker that loses its state also loses the method's own variables. The expected values are from iterations in
+// double precision that do the same.
 
 std::shared_ptr<const OutagePlan> one_outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(
@@ -375,7 +376,7 @@ TEST(StateLoss, TheAgeOfAGradientCountsFromTheModelItWasComputedAt) {
   EXPECT_EQ(setup.run(method).totals.kept, (std::vector<std::int64_t>{5, 1}));
 }
 
-// A step has two micro-batches of 1 s, one of which is in time. An outage of 0.1 s begins in step 1, at 2 s.
+// A step has two micro-batches of 1 s, one of which is in time. An outage of 0.1 s begins at 2.25 s, in step 1.
 struct Dropping {
   std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
   SimulatedRun::Outcome run(DropCompensation compensation, int steps, bool loses) const {
@@ -459,7 +460,8 @@ TEST(StateLoss, OneWorkerThatHasHeardOfNobodyGoesOnFromTheFirstModel) {
 }
 
 // Messages take 0.1 s and overlap one step: a step's message is used after the next step. Worker 1 loses its state in
-// the third step, and is 0.75 s late from then on, so at the end of a step it has worker 0's message of the same step.
+// the third step, and is 0.75 s late from then on. So at the end of a step it already has worker 0's message of the
+// same step.
 double pushed_mean(int steps, bool loses) {
   struct Sent {
     double z, w;
@@ -503,10 +505,10 @@ TEST(StateLoss, StochasticGradientPushBeginsAnewWithAWeightOfOne) {
   expect_exact_accounts(outcome);
 }
 
-// Steps have two micro-batches of 1 s, messages take 0.4 s. Worker 1 asks as a step begins. Worker 0 answers after its
-// first micro-batch, or after its second if worker 1 is late. Worker 1 uses the answer after its second micro-batch, in
-// which it loses its state in the third step. It continues from the second step's answer, which it then averages with
-// the third step's.
+// Steps have two micro-batches of 1 s, messages take 0.4 s. Worker 1 asks when it begins a step. Worker 0 answers after
+// its first micro-batch, or after its second if worker 1 is late. Worker 1 uses the answer after its second
+// micro-batch. In the third step it loses its state during that micro-batch. It continues from the second step's
+// answer, which it then averages with the third step's answer.
 double met_mean(int steps, int lost) {
   double x[2] = {1, 1}, answered_before = 1;
   const auto pull_of = [](int worker, int step, int index, double theta) {

@@ -1,5 +1,5 @@
 // Methods of 2025 and 2026 and the federated classics, compared with an independent implementation in double precision
-// (tests/golden/methods_2026_reference.py), whose results tests/golden/methods_2026.py has written.
+// (tests/golden/methods_2026_reference.py). tests/golden/methods_2026.py has written its results.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,8 +38,8 @@ void expect_near(const std::vector<float>& found, const Json& expected, const st
     EXPECT_NEAR(found[i], expected[i].get<double>(), within) << what << ", element " << i;
 }
 
-// Worker i's gradient at x is h x - b_i (methods_2026.py). One matrix of (8, 6), and a vector. With `curved`
-// workers also differ in h.
+// Worker i's gradient at x is h x - b_i (methods_2026.py). The parameters are one matrix of (8, 6) and a vector. With
+// `curved` workers also differ in h.
 class Unequal : public PullObjective {
  public:
   static constexpr std::size_t size = 54, of_matrix = 48, curved = 13;
@@ -136,7 +136,7 @@ TEST(Muon, NewtonSchulzIterationsGiveTheGoldenMatrices) {
   }
 }
 
-// The fact sheet's numbers, computed there by another hand.
+// The expected numbers were computed independently of this program.
 TEST(Muon, NewtonSchulzIterationsGiveThePublishedDigits) {
   std::vector<float> u = {1, 2, 3, 4};
   orthogonalise_by_torch(u.data(), 2, 2, newton_schulz_of_jordan);
@@ -172,8 +172,8 @@ TEST(Muon, NewtonSchulzIterationsApplyTheirPolynomialsToSingularValues) {
     }
 }
 
-// The fact sheet's numbers. A matrix of rank one has one singular value, which is its norm, and those of an identity
-// of size n are 1 / sqrt(n) of its norm.
+// The expected numbers were computed independently of this program. A matrix of rank one has one singular value, which
+// is its norm. The singular values of an identity of size n are 1 / sqrt(n) of its norm.
 TEST(Muon, NewtonSchulzIterationsGiveThePublishedDigitsForRankOneAndForIdentities) {
   const at::Tensor left = at::tensor({2.0, -1.0, 2.0}, at::kDouble) / 3, right = at::tensor({0.6, 0.8}, at::kDouble);
   const at::Tensor direction = at::outer(left, right);
@@ -316,7 +316,7 @@ FlatVector rough(std::size_t size, int step) {
   return values;
 }
 
-// In the reference, several workers have own momenta and share only P and R.
+// In the reference, each worker has its own momentum, and all workers share P and R.
 TEST(Dion, SixStepsOfThreeMatricesAgreeWithTheReference) {
   for (const Json& one : golden().at("dion")) {
     const auto tensors = matrices_of(one.at("shapes"));
@@ -351,8 +351,8 @@ TEST(Dion, SixStepsOfThreeMatricesAgreeWithTheReference) {
   }
 }
 
-// From a start that the run's seed draws: a momentum of full rank leaves in one step but for its share mu, and the step
-// is along unit vectors. Without momentum only weight decay acts.
+// The run's seed draws the starting subspace. At full rank one step removes the share 1 - mu of the momentum, and the
+// step is along unit vectors. Without momentum only weight decay acts.
 TEST(Dion, StartsFromTheSeedAndMovesNothingWithoutMomentum) {
   const auto tensors = matrices_of(Json::parse("[[6, 4], [3, 5]]"));
   const auto step = [&](std::uint64_t seed, bool is_zero) {
@@ -501,7 +501,7 @@ TEST(AdaptiveOuterOptimizers, FollowTheReference) {
                 expected, name);
 }
 
-// With a large tau only the mean progress remains: momentum with a mean, at the rate `rate / tau`.
+// A large tau dominates the denominator. So the rule is momentum, as a mean of the progress, at the rate `rate / tau`.
 TEST(AdaptiveOuterOptimizers, WithALargeTauAreMomentum) {
   const auto adam = run("algorithm = \"outer-local-sgd\"\n" + period +
                             "outer = { name = \"adam\", rate = 2e4, beta1 = 0.9, tau = 1e4 }\n",
@@ -524,7 +524,7 @@ TEST(AdaptiveOuterOptimizers, WithALargeTauAreMomentum) {
   for (std::size_t j = 0; j < x.size(); ++j) EXPECT_NEAR(adam.parameters[j], x[j], 1e-4);
 }
 
-// Mostly near zero, and with values beyond all bins on both sides.
+// Returns values that are mostly near zero, and some that are beyond all bins on both sides.
 std::vector<float> skewed_values() {
   std::vector<float> values(120);
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -627,7 +627,7 @@ TEST(SparseLoCo, PacketsHaveThePublishedSizes) {
   EXPECT_EQ(bytes("published"), 2 * 160 + 16);
 }
 
-// Values that are not sent stay: exactly the decoded packet has left the residual.
+// Values that are not sent stay: the residual shrinks by exactly the decoded packet.
 TEST(SparseLoCo, SendsWhatLeavesTheResidual) {
   const std::vector<Part> parts = {{.offset = 0, .size = 48, .rows = 8, .columns = 6}, {.offset = 48, .size = 6}};
   for (const char* keys :
@@ -653,7 +653,7 @@ TEST(SparseLoCo, SendsWhatLeavesTheResidual) {
   }
 }
 
-// A residual e loses the share 1 - beta in each round, so that over all rounds
+// A residual e loses the share 1 - beta in each round. So over all rounds
 // sum of sent + last e = sum of Delta - (1 - beta) x sum of each round's first e.
 TEST(SparseLoCo, LosesOfItsResidualsWhatTheirDecayTakes) {
   const std::vector<Part> parts = {{.offset = 0, .size = 48, .rows = 8, .columns = 6}, {.offset = 48, .size = 6}};
@@ -693,8 +693,8 @@ TEST(SparseLoCo, LosesOfItsResidualsWhatTheirDecayTakes) {
   }
 }
 
-// Of two values, 1 and 1/4 in each round, the larger is sent. What is not sent of the smaller one adds up to at most
-// (1/4) / (1 - beta): for beta = 1/2 it never is the larger. Without decay its fifth sum, 5/4, is.
+// Each round adds 1 to one value and 1/4 to another, and sends the larger sum. The smaller value's unsent sum is at
+// most (1/4) / (1 - beta). For beta = 1/2 it is never the larger sum. Without decay its fifth sum, 5/4, is.
 TEST(SparseLoCo, ForgetsSmallValuesThatWouldBeSentWithoutDecay) {
   const auto after = [](int rounds, const std::string& decay) {
     const SimulatedRun of{.rate = 0.25,
@@ -782,7 +782,7 @@ TEST(Demo, FollowsTheReferenceWithAndWithoutTheTransform) {
         expected, name);
 }
 
-// Steps along the sign of the mean gradient. Nothing stays behind, so that the residual's decay has no effect.
+// Steps are along the sign of the mean gradient. No residual is left, so its decay has no effect.
 TEST(Demo, WithAllValuesKeptIsSignSgd) {
   constexpr double rate = 0.3;
   std::vector<double> x(Unequal::size, 1);
@@ -806,8 +806,8 @@ TEST(Demo, WithAllValuesKeptIsSignSgd) {
   EXPECT_EQ(signs.size(), 2u) << "some gradients change their sign";
 }
 
-// The orthonormal transform of equal values has one coefficient, the root of their number times the value: 64 for a
-// tile of 64 x 64 ones. So one kept value is exact.
+// The orthonormal transform of n equal values has one coefficient, sqrt(n) times the value: 64 for a tile of 64 x 64
+// ones. So one kept value is exact.
 TEST(Demo, TransformsEqualValuesToOneCoefficient) {
   for (const auto& [part, coefficient] :
        std::vector<std::pair<Part, double>>{{{.offset = 0, .size = 64 * 64, .rows = 64, .columns = 64}, 64},
@@ -901,8 +901,8 @@ TEST(FederatedClassics, FollowTheReference) {
               "SCAFFOLD I");
 }
 
-// The fact sheet's numbers: constant gradients of 1, 2 and 6 at a rate of 0.1 make a step of -0.3, and c = 3. In a
-// second round of two steps, the first of them takes each worker by -0.1 (g_i - c_i + c) = -0.3.
+// Constant gradients of 1, 2 and 6 at a rate of 0.1 make a step of -0.3, and c = 3. In a second round of two steps, the
+// first step moves each worker by -0.1 (g_i - c_i + c) = -0.3.
 TEST(FederatedClassics, ScaffoldCorrectsConstantGradientsToTheirMean) {
   const auto objective = std::make_shared<Straight>(0, std::vector<std::vector<double>>{{-1}, {-2}, {-6}});
   const auto after = [&](int steps, int of_round) {
@@ -923,8 +923,8 @@ TEST(FederatedClassics, ScaffoldCorrectsConstantGradientsToTheirMean) {
   }
 }
 
-// The fact sheet's effective steps a at momentum 0.9. Worker j alone has a gradient, of 1, in element j: its progress
-// is rate x a_j, which division by a_j turns into the rate. So each element moves by rate / 3 x the mean of all a.
+// The effective steps a are at momentum 0.9. Only worker j has a gradient, of 1, in element j. Its progress is rate x
+// a_j, and division by a_j gives the rate. So each element moves by rate / 3 x the mean of all a.
 TEST(FederatedClassics, FedNovaCountsThePublishedEffectiveSteps) {
   for (const auto& [taken, effective] : std::vector<std::pair<int, double>>{{1, 1}, {2, 2.9}, {4, 9.049}}) {
     SimulatedRun of = setup(4, 0.1);
@@ -954,8 +954,8 @@ TEST(FederatedClassics, InTheirLimitsAreLocalOrSynchronousSgd) {
   }
 }
 
-// The server's model and the time after every `updates` updates, which are `steps_of_updates` steps of the experiment
-// file.
+// Checks the server's model and the time after every `updates` updates. These are `steps_of_updates` steps of the
+// experiment file.
 void expect_events(const std::string& toml, const Json& events, SimulatedRun of, int updates, const std::string& what,
                    int steps_of_updates = 1) {
   constexpr double within_s = 1e-6;
@@ -981,7 +981,8 @@ TEST(UnequalWorkers, WithUnequalDataFollowTheReferences) {
                 3, "Rescaled ASGD");
 }
 
-// Asynchronous SGD leans to the fast worker's minimum, by the workers' rates; the others do not.
+// Asynchronous SGD leans to the fast worker's minimum, because it weights minima by the workers' rates. The other three
+// methods do not.
 TEST(UnequalWorkers, DoNotLeanToTheFastWorkersMinimum) {
   SimulatedRun long_run = setup(4000, 0.004);
   const auto at = [&](const std::string& toml) { return run(toml, long_run).parameters[0]; };
@@ -996,9 +997,9 @@ TEST(UnequalWorkers, DoNotLeanToTheFastWorkersMinimum) {
   EXPECT_GT(std::abs(leaning - fair), 0.1);
 }
 
-// The fact sheet's case: minima at 0 and 1, gradients that take 1 and 3 s, and a rate of 0.002. In a cycle of four
-// updates asynchronous SGD moves between 0.2492 and 0.2508, around 0.24988, and the rescaled form between 0.4986 and
-// 0.5007, around 0.49942.
+// Minima are at 0 and 1, gradients take 1 and 3 s, and the rate is 0.002. The expected values are from an independent
+// simulation. In a cycle of four updates asynchronous SGD moves between 0.2492 and 0.2508, around 0.24988, and the
+// rescaled form between 0.4986 and 0.5007, around 0.49942.
 TEST(UnequalWorkers, ReachTheSimulatedPointsOfTheFactSheet) {
   SimulatedRun two = setup(3000, 0.002);
   two.workers = 2;
@@ -1045,8 +1046,8 @@ TEST(UnequalWorkers, InTheirLimitsAreOtherMethods) {
   EXPECT_EQ(run("algorithm = \"ringleader\"\n", equal).parameters, run("algorithm = \"sync-sgd\"\n", equal).parameters);
 }
 
-// The model, the end of the last all-reduce, and the number of gradients of each step. Workers with unequal data and
-// times add one or several micro-batches during an all-reduce, as its time says.
+// Checks the model, the end of the last all-reduce, and the number of gradients after each step. Workers with unequal
+// data and times compute one or several micro-batches during an all-reduce, depending on its time.
 void expect_overlapped(const std::string& toml, const Json& by_time,
                        const std::shared_ptr<const Optimizer>& optimizer = make_sgd({.momentum = 0.9})) {
   constexpr double within_s = 1e-6;
@@ -1071,7 +1072,8 @@ TEST(Acco, FollowsTheReference) {
   expect_overlapped("algorithm = \"acco\"\n", golden().at("acco_adamw"), make_adamw({}));
 }
 
-// Equal workers compute three micro-batches per all-reduce, which take longer than it, and all are used.
+// Equal workers compute three micro-batches per all-reduce. Together these take longer than the all-reduce, and all are
+// used.
 TEST(Acco, ComputesTheLeastNumberOfMicroBatches) {
   SimulatedRun of = setup(4, 0.05);
   of.network_s = 0.2;
@@ -1089,7 +1091,7 @@ TEST(DelayedUpdate, FollowsTheReference) {
   expect_overlapped(toml + "cleared = \"every-second-step\"\n", golden().at("delayed_update_as_published"));
 }
 
-// Each worker's gradient at x is x. The fact sheet has the values.
+// Each worker's gradient at x is x.
 class Bowl final : public PullObjective {
  public:
   Bowl() : PullObjective(1, 1) {}
@@ -1228,7 +1230,7 @@ TEST(LookAhead, FollowsTheReference) {
       golden().at("look_ahead_hand_out"), 0.1, 3, "with the hand-out", 2);
 }
 
-// The fact sheet's steps along equal differences of 1. Its momentum is a mean, so they tend to 1.9; those of Nesterov's
+// The differences are all 1. The momentum of "look-ahead" is a mean, so its steps tend to 1.9; those of Nesterov's
 // momentum tend to 10.
 TEST(LookAhead, TakesThePublishedStepsAlongEqualDifferences) {
   for (const auto& [update, steps] : std::vector<std::pair<std::string, std::vector<double>>>{
@@ -1251,7 +1253,7 @@ TEST(LookAhead, TakesThePublishedStepsAlongEqualDifferences) {
   }
 }
 
-// The fact sheet's numbers, computed there by another hand, and the reference's.
+// Some of the expected numbers were computed independently of this program and of the reference.
 TEST(Heloco, CorrectsATensorAsInTheGoldenTable) {
   const auto corrected = [](double x, double y, HelocoCorrection::Turn turn) {
     const HelocoCorrection correction{.turn = turn};
@@ -1342,7 +1344,7 @@ TEST(Ormo, InItsLimitsIsAsynchronousSgdAndSgdWithMomentum) {
   for (std::size_t i = 0; i < Unequal::size; ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
 }
 
-// The times of methods_2026.py's trials: a worker's k-th trial takes 0, 1/4, 1/2 or 3/4 s longer than its first ones.
+// The times of methods_2026.py's trials: a worker's trials take 0, 1/4, 1/2 or 3/4 s longer than without this delay.
 class TimesOfTrials final : public DelayProcess {
  public:
   void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
@@ -1383,7 +1385,7 @@ TEST(PostLocalSgd, FollowsTheReferenceInEveryStep) {
   follows(groups, "adamw", std::shared_ptr<const Optimizer>(make_adamw({.weight_decay = {.rate = 0}})), 0.05);
   follows("start = 2\nwarmup = 5\nperiod = 3\ngroup_size = 2\npost_local_gradient_allreduce = false\n", "alone", sgd,
           0.1);
-  // A group of three workers is all workers, so that period 6 and not 2 decides about them.
+  // A group of three workers contains all workers, so the period is 6 for it, and not 2.
   follows("start = 1\nwarmup = 3\nperiod = 6\ngroup_size = 1\nlevels = [{ group_size = 2, period = 2 }]\n", "levels",
           sgd, 0.1);
 }
@@ -1423,7 +1425,7 @@ TEST(Ef21, WithoutCompressionIsSynchronousSgd) {
   for (std::size_t i = 0; i < Unequal::size; ++i) EXPECT_NEAR(whole.parameters[i], dense.parameters[i], 2e-6);
 }
 
-// Worker i's gradient is always (i + 1) times a number of 64ths, so that sums of few are exact.
+// Worker i's gradient is always (i + 1) times a multiple of 1/64, so sums of a few gradients are exact.
 class Constant final : public PullObjective {
  public:
   static constexpr std::size_t size = 48;
@@ -1462,7 +1464,7 @@ TEST(Ef21, ReachesAConstantGradientInCeilOfDOverKSteps) {
   const auto is_reached = [](int steps) {
     const auto direction = direction_after(steps - 1, "name = \"top-k\", ratio = 0.11");  // 5 of 48
     for (std::size_t j = 0; j < Constant::size; ++j)
-      if (direction[j] != Constant::at(0, j) * 2.5f) return false;  // the mean of 1, 2, 3 and 4 times
+      if (direction[j] != Constant::at(0, j) * 2.5f) return false;  // 2.5 is the mean of 1, 2, 3 and 4
     return true;
   };
   EXPECT_FALSE(is_reached(9));
@@ -1470,7 +1472,7 @@ TEST(Ef21, ReachesAConstantGradientInCeilOfDOverKSteps) {
   EXPECT_TRUE(is_reached(13));
 }
 
-// If a worker's estimate and the others' view of it differed, the sum of the estimates would not come to the gradient.
+// If a worker's estimate and the others' view of it differed, the sum of the estimates would not reach the gradient.
 TEST(Ef21, ReachesAConstantGradientWithEveryKind) {
   for (const std::string kind :
        {"name = \"top-k\", ratio = 0.2, momentum = 0.5", "name = \"top-k\", ratio = 0.2, scope = \"tensor\"",

@@ -118,8 +118,8 @@ TEST(Scaffold, ComputesOneMoreStepPerRoundWithOptionI) {
 }
 
 // Worker 1 takes 3 s per step, worker 0 takes 1 s. A model of 16 bytes takes 0.1 s on a link, plus 0.1 s of latency, so
-// the second of two models arrives 0.3 s after both were sent. When worker 1 sends its models, at 6 and 12 s, it
-// already has those of worker 0, so it continues at once. Worker 0 continues at 6.3 s.
+// the second of two models arrives 0.3 s after both were sent. Worker 1 sends its models at 6 and 12 s. It then already
+// has those of worker 0, so it continues at once. Worker 0 continues at 6.3 s.
 TEST(NoLoCo, TheFasterWorkerOfAPairWaitsForTwoModels) {
   const SimulatedRun pair{
       .workers = 2, .network = make_ring_network(0.1, 160), .budget = {.steps = 4}, .worker_factors = {1, 3}};
@@ -137,7 +137,7 @@ TEST(NoLoCo, TheFasterWorkerOfAPairWaitsForTwoModels) {
   expect_exact_accounts(outcome);
 }
 
-// The times at which workers continue after a round, by the round's last step; without the run's last round.
+// The times at which workers continue after a round, by the round's last step. The run's last round is left out.
 std::map<Step, std::vector<double>> ends_of_rounds(const SimulatedRun::Outcome& outcome, int workers) {
   std::map<Step, std::vector<double>> ends;
   for (const WorkerModel& model : outcome.individual_models) {

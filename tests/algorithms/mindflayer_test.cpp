@@ -24,7 +24,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Gives the times of a worker's steps in turn, again and again.
+// Gives a worker's steps the listed times in turn, and then begins the list again.
 class TimesInTurn : public DelayProcess {
  public:
   explicit TimesInTurn(std::vector<double> added_s) : added_s_(std::move(added_s)) {}
@@ -51,8 +51,8 @@ TEST(Mindflayer, WithEndlessLimitsAndATrialEachEqualsSynchronousSgdBitForBit) {
 
 // Two workers, messages of 0.25 s. Worker 0 makes three trials, which would take 1, 3 and 1.5 s, with a limit of 2 s:
 // they end at 1.25, 3.25 (given up) and 4.75 s. Worker 1's only trial takes 2.5 s, with a limit of 4 s; it waits from
-// 2.75 s on. The step ends at 5 s. The divisor is the expected number of successes, 3 x 0.7 + 0.9 = 3; that the
-// gradients are three, too, is chance, and the trials are four. This step is two steps of the budget.
+// 2.75 s on. The step ends at 5 s. The divisor is the expected number of successes, 3 x 0.7 + 0.9 = 3. By chance three
+// of the four trials give a gradient. This step is two steps of the budget.
 TEST(Mindflayer, StepsWhenEachWorkerHasMadeItsTrials) {
   SimulatedRun setup{.workers = 2,
                      .network_s = 0.25,
@@ -298,8 +298,9 @@ TEST(ClippingRennala, OfOneWorkerKeepsWhatTheLawSays) {
   }
 }
 
-// A step's messages, in seconds after its begin: gradients of worker 0 (1 s) at 1.75, 2.75 and 3.75; those of worker 1
-// (1.5 s) at 2.25 and 3.75; notes of worker 2 (4 s) at 2.25 and 4.25, the seventh. The next model takes 0.75 s.
+// Times of a step's messages, in seconds after its begin. Gradients arrive from worker 0 (1 s) at 1.75, 2.75 and 3.75,
+// and from worker 1 (1.5 s) at 2.25 and 3.75. Worker 2's (4 s) notes of failed trials arrive at 2.25 and 4.25. The
+// seventh message is the last of these. The next model takes 0.75 s.
 TEST(ClippingRennala, OfConstantTimesHasAClosedForm) {
   const PredictedRun run{.workers = 3,
                          .micro_batches = 1,

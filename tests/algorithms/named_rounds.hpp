@@ -1,4 +1,4 @@
-// Methods in rounds of local steps that have a name of their own, each as its choices (local_rounds.hpp).
+// The methods in rounds of local steps that have names, each as a set of choices (local_rounds.hpp).
 #pragma once
 
 #include <array>

@@ -79,7 +79,8 @@ std::vector<double> scaled_signs(std::vector<double>& p) {
   return sent;
 }
 
-// Sends in chunks, each with its own scale, as workers do to owners, and owners do with the mean of packets.
+// Sends in chunks, each with its own scale. Workers send packets to owners in this way, and owners send the packets'
+// mean.
 std::vector<double> in_chunks(std::vector<double>& p, int chunks, Send send) {
   const std::size_t most = (p.size() + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
   std::vector<double> sent;
@@ -139,7 +140,7 @@ TEST(OneBitAdam, WithoutAnEndOfTheFirstPhaseIsSynchronousAdam) {
   }
 }
 
-// Before the freeze this is Adam without bias correction, after it momentum with a fixed preconditioner.
+// Before the freeze the method is Adam without bias correction, and after it momentum with a fixed preconditioner.
 TEST(OneBitAdam, WithoutCompressionIsMomentumWithAFixedPreconditioner) {
   for (const int freeze_step : {3, 20}) {
     SCOPED_TRACE(freeze_step);

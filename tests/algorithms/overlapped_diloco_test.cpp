@@ -202,8 +202,8 @@ struct Parabola : PullObjective {
 };
 
 // One worker has rounds of one step, and the last average arrives after all rounds. That is SGD whose gradients are one
-// step late: its models are 1, 0.9, 0.8, 0.71, 0.63, 0.559, by hand. With the late model minus the newest one as the
-// difference they would be 0.9, 0.9, 0.81, 0.81, 0.729.
+// step late. Its models, by hand, are 1, 0.9, 0.8, 0.71, 0.63, 0.559. If the difference were the late model minus the
+// newest one, the models would be 0.9, 0.9, 0.81, 0.81, 0.729.
 TEST(Co2, OfOneWorkerIsSgdByGradientsOneStepLate) {
   const std::vector<double> expected = {1, 0.9, 0.8, 0.71, 0.63, 0.559};
   for (int steps = 1; steps < std::ssize(expected); ++steps) {

@@ -339,8 +339,8 @@ TEST(OverlappedRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
   }
 }
 
-// Predicted times of averages one round late, compared with closed forms and whole simulations. An average that takes
-// less time than a round's computing is hidden by it.
+// Predicted times of averages one round late, compared with closed forms and whole simulations. A round's computing
+// hides an average that takes less time.
 
 const std::vector<std::string> late_methods = {
     "\"cocod-sgd\"", "\"overlap-local-sgd\"\nmixing = 0.5", "\"co2\"",
@@ -365,8 +365,8 @@ TEST(OverlappedTimes, AnAverageOfFourFifthsOfARoundIsHidden) {
   }
 }
 
-// The run has 50 rounds. If averages are shorter, it takes the computing of 50 rounds and the last average; if they are
-// longer, the computing of the first round and 50 averages.
+// The run has 50 rounds. If an average is shorter than a round, the run takes the computing of 50 rounds and the last
+// average. If it is longer, the run takes the computing of the first round and 50 averages.
 TEST(OverlappedTimes, WithoutSpreadHaveAClosedForm) {
   for (const double share : {0.3, 0.8, 1.0, 1.7}) {
     const PredictedRun run = setting(share * period * step_s, {});

@@ -76,7 +76,7 @@ TEST(PalSgd, IsTheRecursionOfStepsAndPulls) {
     }
 }
 
-// Steps take 1 s, an average 0.5 s: a round lasts for the largest number of unpulled steps of a worker.
+// Steps take 1 s, an average 0.5 s. A round takes as long as the unpulled steps of the worker that has most of these.
 TEST(PalSgd, APulledStepTakesNoTime) {
   constexpr int workers = 3, period = 6;
   const SimulatedRun setup{.workers = workers, .budget = {.steps = 2 * period}};
@@ -95,8 +95,8 @@ TEST(PalSgd, APulledStepTakesNoTime) {
   }
 }
 
-// A step that is not pulled takes 6 +- 0.4 s, so a round's sum varies by these deviations and by the number of such
-// steps, which is binomial. The largest of 16 such sums lies 1.765991393 deviations above the mean.
+// A step that is not pulled takes 6 +- 0.4 s. A round's sum varies by these deviations and by the binomial number of
+// such steps. The largest of 16 such sums lies 1.765991393 deviations above the mean.
 TEST(PalSgd, TakesTheBinomialNumberOfItsSteps) {
   for (const double p : {0.0, 0.1, 0.4}) {
     const PredictedRun setting{.workers = 16, .steps = 64 * 64};

@@ -90,7 +90,8 @@ TEST(PostLocalSgd, AGroupWaitsForItsOwnSlowestOnly) {
 }
 
 // Groups of two sum gradients; groups of four average models after every second step. The groups take 1.5 s, 1.75 s,
-// 2.5 s and 1.5 s per step. The budget ends group {4, 5} after four steps and others later; all meet in one last average.
+// 2.5 s and 1.5 s per step. The budget ends group {4, 5} after four steps and others later. All workers take part in
+// one last average.
 TEST(PostLocalSgd, EndsWithABudgetOfSecondsAtEveryLevel) {
   const std::vector<double> delays{0.0, 0.0, 0.25, 0.0, 1.0, 0.0, 0.0, 0.0};
   for (const double seconds : {0.5, 3.0, 8.0, 9.0, 12.3, 20.0})

@@ -105,7 +105,7 @@ TEST(Prediction, BackupWorkersByTheOrderStatistic) {
   ASSERT_EQ(bound.size(), 1u);
   EXPECT_EQ(bound[0].step_time_s, exact[0].step_time_s);
   EXPECT_NE(bound[0].formula.find("lower bound"), std::string::npos);
-  // If late work continues, a table has 1.793 instead of 1.608, without communication.
+  // If late work continues, a step takes longer: 1.793 s instead of 1.608 s, without communication.
   EXPECT_GT(setting.simulate(finishes).step_s, expected + 0.2);
 }
 
@@ -224,7 +224,7 @@ TEST(PredictionParts, WithoutSpreadTimeAndCommunicationAreThoseOfTheAccounts) {
   }
 }
 
-// The formulas of quorums cannot know whose late work will be lost, even though no worker is late here.
+// The formulas of quorums cannot know whose late work will be lost. Here no worker is late.
 TEST(PredictionParts, WhatDropsNothingSaysSo) {
   for (const auto& [name, algorithm, communication_s] : methods()) {
     const bool has_quorum = algorithm->traits().servers > 0;
@@ -270,8 +270,8 @@ Prediction only(const std::vector<Prediction>& predictions) {
   return predictions.empty() ? Prediction{} : predictions[0];
 }
 
-// Ten rounds of one step are followed by rounds of ten, so the number of rounds depends on the budget. A step takes 4
-// s, an average 0.5 s, and a step has 16 x 4 x 8 = 512 samples.
+// Ten rounds of one step are followed by rounds of ten, so the number of rounds depends on the budget. A step takes 4 s
+// and has 16 x 4 x 8 = 512 samples; an average takes 0.5 s.
 TEST(PredictionParts, RoundsAreThoseWithinTheBudget) {
   const PredictedRun setting{.delays = {}};
   const LocalSgd local(make_post_local_period(10, 10), {});
@@ -355,7 +355,7 @@ TEST(PredictionParts, AThresholdIsSearchedWithTheTimeOfTheCommunication) {
   expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // drawn steps alone, some of them extreme
 }
 
-// The prediction for an automatic threshold equals that of a search, or of the formulas, with the same options.
+// The prediction for an automatic threshold equals that of a search with the same options, or that of the formulas.
 TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   constexpr int steps = 40, drawn_workers = 6;
   std::vector<double> times(drawn_workers * steps * micro_batches);
@@ -521,7 +521,8 @@ TEST(HeavyTails, ByNormalSumsTooNoThresholdIsShorterThanAMicroBatch) {
   EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
 }
 
-// With a variance the paper's formulas exist, too. If drawn steps differ from them, their prediction comes last.
+// If times have a variance, the paper's formulas also exist. If drawn steps differ from them, their prediction comes
+// last.
 TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
   const PredictedRun setting{.micro_batches = 1, .delays = {exponential_delay(1)}};
   const DropCompute method(from_seconds(3), Preempt::discard, 1.0 / 3);
@@ -553,7 +554,7 @@ TEST(HeavyTails, ShortRoundsAreSampledAsWell) {
   EXPECT_GT(std::abs(predictions[0].step_time_s - expected), 0.1);
 }
 
-// Eq. 5 assumes one distribution for all workers. If they always differ, the sample is searched.
+// Eq. 5 assumes one distribution for all workers. If workers always differ, the sample is searched.
 TEST(HeavyTails, AnAutomaticThresholdOfUnlikeWorkersIsFoundInTheSample) {
   const PredictedRun setting{.micro_batches = 12,
                              .delays = {noise, scoped_delay(constant_delay(1), {.workers = {15}})}};
@@ -684,7 +685,7 @@ TEST(ManyWorkers, CountWhereTheSampleDoesTooNotTheDeclaredLaw) {
   EXPECT_NEAR(setting.predict(SyncSgd()).at(0).step_time_s, 1 + 0.1 + 3 + 0.5, 0.001);
 }
 
-// Each worker has its own distribution. Expected is the maximum over all workers.
+// Each worker has its own distribution. The expected value is the maximum over all workers.
 TEST(ManyWorkers, MayAllDiffer) {
   std::vector<double> factors;
   std::vector<NormalTime> each;
@@ -729,8 +730,9 @@ TEST(QuorumPrediction, SeveralServersSendTheirSlicesSideBySide) {
   }
 }
 
-// Two machines have four workers each, which are late together. The fifth gradient arrives with the slower machine's,
-// after the greater of two exponential times, 0.5 (1 + 1/2), and not after the fifth of eight.
+// Two machines have four workers each, which are late together. The fifth gradient arrives with those of the slower
+// machine, after the greater of two exponential times, 0.5 (1 + 1/2). It does not arrive after the fifth of eight
+// times.
 TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
   const PredictedRun setting{.workers = 8,
                              .micro_batches = 1,

@@ -189,8 +189,8 @@ TEST(StatePolicies, RecalibratedStatisticsAreTorchsCumulativeAverage) {
     EXPECT_NEAR(outcome.buffers[i], expected[i], 1e-4 * (1 + std::abs(expected[i])));
 }
 
-// Expected are running statistics with momentum 0.1, as in torch, of each worker's own micro-batches. There is only one
-// round, so a module per worker can follow the worker's parameters.
+// The expected values are each worker's running statistics of its own micro-batches, with momentum 0.1, as in torch.
+// There is only one round, so a module per worker can follow the worker's parameters.
 TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
   SimulatedRun setup = with_batch_norm();
   setup.budget.steps = 1;
@@ -231,7 +231,7 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
 
 using testing::HasSubstr;
 
-// Each worker has a given number of samples. Their values are those of a worker to which it is similar.
+// Each worker has a given number of samples, whose values are those of worker `like[worker]`.
 class DividedPull : public PullObjective {
  public:
   DividedPull(std::vector<std::int64_t> samples, std::vector<int> like)

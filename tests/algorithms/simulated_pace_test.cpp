@@ -115,7 +115,8 @@ TEST(SimulatedPace, WhoIsCancelledDoesNotAwaitTheNextModel) {
   EXPECT_NEAR(setting.simulate(first_of_all).communication_s, (1 + 0.75 + 0.25) / 4, 0.5 / 512);
 }
 
-// Workers' rates add up. A message takes 0.25 s each way, so unlike workers have three times 1 / 6.5 s and 1 / 10.5 s.
+// Workers' rates add up. A message takes 0.25 s each way. Unlike workers have rates of three times 1 / 6.5 s and once 1
+// / 10.5 s.
 TEST(SimulatedPace, OfAsynchronousWorkersIsTheirMean) {
   const PredictedRun alike{.network_s = 0.25};
   EXPECT_NEAR(alike.simulate(AsyncSgd({})).step_s, 6 + 2 * 0.25, 0.01);
@@ -138,7 +139,8 @@ TEST(SimulatedPace, OfGroupsWaitsForTheirOwnSlowest) {
   EXPECT_LT(simulated.error_s, 0.006);
 }
 
-// The last group is always the slowest: a round takes its own sums and three averages within it, and an average of all.
+// The last group is always the slowest. A round takes this group's sums of steps, its three averages, and an average of
+// all workers.
 TEST(SimulatedPace, OfGroupsGoesByTheSlowestGroup) {
   const PredictedRun setting{.delays = {noise, scoped_delay(constant_delay(1), {.workers = {12, 13, 14, 15}})},
                              .steps = 3200};

@@ -52,8 +52,8 @@ TEST(StochasticGradientPush, WithoutGradientsAPowerOfTwoOfWorkersAgreesAfterItsL
   }
 }
 
-// The distances of six workers are 1, 2, 4, 1, ... Worker j's share in worker i's model is that of walks from j to i
-// among all walks, in which each step stays or moves on with equal probability.
+// The distances of six workers are 1, 2, 4, 1, ... In each step a walk stays or moves on with equal probability. Worker
+// j's share in worker i's model is the share of walks from j to i among all walks.
 TEST(StochasticGradientPush, ModelsAreMixedAlongTheExponentialGraph) {
   constexpr int workers = 6, steps = 5;
   std::vector<double> walks = {1, 0, 0, 0, 0, 0};  // shares by distance
@@ -120,7 +120,7 @@ TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
 }
 
 // In the released code's form, with equal workers and steps of 1 s, an exchange ends before the next step begins. If
-// messages take longer than a step, the exchange ends after the step that tau allows.
+// messages take longer than a step, the exchange ends at the latest `overlap` steps later.
 TEST(StochasticGradientPush, AsReleasedOneMessageIsUnderWayAtATime) {
   const auto run = [](double message_s, int overlap) {
     const SimulatedRun setup{.workers = 2, .network_s = message_s, .budget = {.steps = 12}, .objective = nullptr};

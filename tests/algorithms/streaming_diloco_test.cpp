@@ -240,8 +240,8 @@ TEST(StreamingDiloco, BatchNormStatisticsAreThoseOfTheFirstFragmentsTurn) {
 }
 
 // Steps take 1, 1.25 and 2 s. Turns are after steps 2, 4, 6, 8, and each average is used one step later. Worker 2
-// reaches its turns at 4, 8, 12 and 16 s. The others wait for it a step after their turns, worker 0 from 3 s on, since
-// the difference in speed is permanent.
+// reaches its turns at 4, 8, 12 and 16 s. The other workers wait for it one step after their own turns, worker 0 from 3
+// s on, because they are always faster.
 TEST(StreamingDiloco, WaitsForWhatIsLateAStepAfterItsTurn) {
   const SimulatedRun setup{.budget = {.steps = 8},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};

@@ -86,8 +86,9 @@ struct Replay {
   }
 };
 
-// Models arrive at 0.25 s. Workers 0 and 1 have done two steps at 2.25 and 2.45 s. The server knows at 2.7 s, and all
-// workers know of the round's end at 2.95 s. Worker 2 has done a step at 2.85 s. The next models arrive at 3.45 s.
+// Models arrive at 0.25 s. Workers 0 and 1 have done two steps at 2.25 and 2.45 s. The server learns this at 2.7 s, and
+// all workers learn at 2.95 s that the round has ended. Worker 2 has done a step at 2.85 s. The next models arrive at
+// 3.45 s.
 TEST(Stsyn, ARoundEndsWithTheKthWorkerAndTakesWhatAllHaveDone) {
   SimulatedRun setup = three_workers(3);
   setup.momentum = 0.5;
@@ -125,7 +126,8 @@ TEST(Stsyn, WeighsModelsByTheirStepsAndLeavesOneOutIfToldTo) {
   expect_exact_accounts(without);
 }
 
-// Worker 2 has done a step at 2.85 s, and all know of the end at 3.35 s. Until then the others go on or wait.
+// Worker 2 has done a step at 2.85 s, and all workers know at 3.35 s that the round has ended. Until then workers 0 and
+// 1 continue or wait.
 TEST(Stsyn, ACapLetsTheFastWaitForTheEnd) {
   const SimulatedRun setup = three_workers(1);
   const auto open = setup.run(Stsyn({.quorum = 3, .local_steps = 1}));
@@ -209,7 +211,8 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
 }
 
 // A step takes 1 s. Worker 1 has done two steps when it loses them at 2.5 s, and is up again at 3 s. Worker 0 has done
-// three at 3.25 s, and both know at 3.75 s, when worker 1 has done none. From 4.25 s on both do three steps.
+// three at 3.25 s. Both know at 3.75 s that the round has ended, when worker 1 has done none. From 4.25 s on both do
+// three steps.
 TEST(Stsyn, ALostStateTakesTheRoundsStepsWithIt) {
   SimulatedRun setup{
       .workers = 2, .network_s = 0.25, .momentum = 0.5, .budget = {.steps = 4}, .outages = outage(1, 2.5, 0.5, true)};
@@ -266,7 +269,8 @@ TEST(Stsyn, ABudgetOfSecondsEndsARound) {
   SimulatedRun setup = three_workers(1);
   setup.budget = {.seconds = 3};
   const auto outcome = setup.run(Stsyn({.quorum = 2, .local_steps = 1000}));
-  // Workers 0 and 1 end a step after 3 s, at 3.25 and 3.55 s. The server knows at 3.8 s, and all workers at 4.05 s.
+  // Workers 0 and 1 end a step after 3 s, at 3.25 and 3.55 s. The server knows at 3.8 s that the run ends, and all
+  // workers at 4.05 s.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(4.3)});
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 3, 1}));
   expect_exact_accounts(outcome);

@@ -652,7 +652,7 @@ TEST(RoundsOfRule, GoldenSequencesHaveTheirRoundsAndACoefficientIsFoundThatMakes
   }
 }
 
-// Solutions are compared with the fact sheet's coefficients of equal communication, within its digits.
+// Solutions are compared with independently derived coefficients of equal communication, within the digits of these.
 TEST(RoundsOfRule, CoefficientsOfEqualCommunicationAreTheDerivedOnes) {
   struct Row {
     double peak;

@@ -47,7 +47,8 @@ TEST(RotatingGroups, AreThoseOfTheButterflyWhereAllIsAPowerOfTwo) {
     }
 }
 
-// Rounds average values instead of models. The number of rounds is the number of digits of a rank, to the base `size`.
+// Rounds average one number per worker instead of a model. The number of rounds is the number of digits of a rank in
+// base `size`.
 TEST(RotatingGroups, OfAPowerOfTheirSizeMixAllInAsManyRoundsAsDigits) {
   for (const auto& [workers, size] : {std::pair{4, 2}, {8, 2}, {16, 4}, {64, 8}, {81, 3}, {6, 6}}) {
     const RotatingGroups groups(workers, size);

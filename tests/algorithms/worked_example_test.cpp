@@ -1,6 +1,6 @@
-// The worked examples of algorithms/README.md. The files of the first example lie in tests/worked_example/, as if
-// that were the root, and are compiled and run here. The second example is one of the methods. A test keeps what the
-// README prints equal to both.
+// The worked examples of algorithms/README.md. The files of the first example lie in tests/worked_example/, as if that
+// were the root, and are compiled and run here. The second example is one of the methods. A test checks that the README
+// prints the code of both.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
