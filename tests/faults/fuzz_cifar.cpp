@@ -20,8 +20,8 @@ std::string in_records(std::string_view part, std::size_t bytes) {
 
 }  // namespace
 
-// A byte chooses the data set, its scaling, and whether files are filled up to whole records. Then follow
-// the batches and the test's; missing ones are copies of the first one.
+// A byte chooses the data set, its scaling, and whether files are filled up to whole records. Then follow the training
+// batches and the test batch. Missing batches are copies of the first one.
 void fuzz_cifar(std::string_view input) {
   static const FuzzFolder folder;
   if (input.empty()) return;

@@ -77,7 +77,8 @@ class Launch:
         else:  # this rank starts later
             script = f'[ "$OMPI_COMM_WORLD_RANK" = {late} ] && sleep {STOPPED_S}; exec "$@"'
             command += ["-n", str(self.ranks), "sh", "-c", script, "sh", *program]
-        # mpirun kills surviving ranks a second after it told them to end, on a busy machine before they can print messages.
+        # By default mpirun kills surviving ranks a second after it told them to end. On a busy machine they print no
+        # messages by then.
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "OMPI_MCA_odls_base_sigkill_timeout": "4", "PRTE_MCA_odls_base_sigkill_timeout": "4"}
         self.process = subprocess.Popen(command, cwd=directory, env=environment, stdout=subprocess.PIPE,
@@ -216,8 +217,9 @@ class Stopped(Ranks):
         each = [sum(seconds[activity][worker] for activity in seconds) for worker in range(WORKERS)]
         for total in each:  # every second of every worker belongs to one of five activities
             self.assertAlmostEqual(total, summary["end_time_s"], delta=1e-6 * WORKERS)
-        # The stop is visible in one of these ways: other workers waited; the stopped worker took longer, also to send; all
-        # workers took longer, if they were in a collective; its work was too late for any round; or less of it was kept.
+        # The stop is visible in one of these ways: other workers waited; the stopped worker took longer, also to send;
+        # all workers took longer, if they were in a collective; the stopped worker's work was too late for any round;
+        # or less of this work was kept.
         least_s = 0.8 * STOPPED_S
         busy, kept = [sum(times) for times in zip(seconds["compute"], seconds["discarded"])], summary["kept_micro_batches_per_worker"]
         shown = {"waited": max(seconds["wait"]) > least_s, "all sent for longer": min(seconds["communicate"]) > least_s}

@@ -19,7 +19,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "results/paper"
-T_QUANTILES = {6: 2.57058, 12: 2.20099}  # for 95 % intervals from so many seeds
+T_QUANTILES = {6: 2.57058, 12: 2.20099}  # for 95 % intervals, by number of seeds
 
 
 def rows_of(experiment):
@@ -83,8 +83,8 @@ class KeptEstimates(unittest.TestCase):
         self.assertIn("By the estimate {estimated} backups are best, by measurement {measured} ".format(**best), (KEPT / "README.md").read_text())
 
     def test_an_arrival_is_the_mean_of_the_order_statistic(self):
-        """For one worker it is the mean of the power law. The smallest of n times follows a power law with n times the
-        shape."""
+        """For one worker the mean arrival is the mean of the power law. The smallest of n times follows a power law with
+        n times the shape."""
         self.assertAlmostEqual(mean_arrival(1, 1, 1.2, 8.4), 1.2 * 8.4 / 7.4)
         self.assertAlmostEqual(mean_arrival(1, 32, 1.2, 8.4), 1.2 * 32 * 8.4 / (32 * 8.4 - 1))
 

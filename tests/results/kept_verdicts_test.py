@@ -89,8 +89,8 @@ def is_direction(claim):
 
 
 def effects_of(runs, rows, claim, against):
-    """Restricted times for claims of a direction: if a seed missed the target, times count up to the first end of such
-    a run."""
+    """Returns effects by seed. For claims of a direction, if a run missed the target, times to the target are restricted:
+    none is later than the first end of a run that missed it."""
     pairs = [(row, runs.beside(row, against)) for row in rows] if against else []
     missed = [number(row["end_time_s"]) for pair in pairs for row in pair if row[claim["measure"]] == ""]
     if claim["measure"] != "time_to_target_s" or not missed or not is_direction(claim):
@@ -151,7 +151,7 @@ def effects(runs, claim):
 
 
 def scales(effect_of):
-    """Ratios are averaged as logarithms: functions there and back."""
+    """Returns the functions to the scale of averages and back. Ratios are averaged as logarithms."""
     return (math.log, math.exp) if effect_of == "ratio" else (float, float)
 
 
@@ -232,7 +232,7 @@ def equal_losses(file, claim):
 
 
 def judged_anew(file):
-    """Each claim with the values of its points; none if runs.csv does not contain them, or if there are no points."""
+    """Yields each claim with the values of its points, or None if runs.csv lacks them or the claim has no points."""
     runs = Runs(file.with_name("runs.csv"))
     for claim in json.loads(file.read_text())["claims"]:
         is_equal_loss = claim["measure"].endswith(("_to_equal_loss_s", "_to_equal_loss"))

@@ -1,4 +1,5 @@
-// Leases: a run has one owner at a time. Others take over if it has ended or become silent. Only files are used.
+// Leases: a run has one owner at a time. Others take the run over if its owner has ended or become silent. Only files
+// are used.
 #include "results/lease.hpp"
 
 #include <fcntl.h>
@@ -46,7 +47,7 @@ class LeaseTest : public testing::Test {
     std::ifstream file(directory / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // Returns a note by a process of another machine. No process here can find out whether it exists.
+  // Returns a note by a process of another machine. No process here can find out whether that process exists.
   LeaseNote foreign(double time_out_s) const {
     return {.what = "run",
             .token = "far away",

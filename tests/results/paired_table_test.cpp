@@ -208,8 +208,8 @@ TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
   EXPECT_THAT(paired_notes(rows, "A"), HasSubstr("restricted means: times that are later than 60 s"));
 }
 
-// Each run of C ran at least 78 s longer without reaching the target than A's run with the same seed took to reach it.
-// The exact difference is unknown.
+// Each run of C ended without reaching the target, at least 78 s later than A's run with the same seed reached it. The
+// exact difference is unknown.
 TEST_F(TargetTimes, ThatNoSeedReachedAreBoundsWithoutAStar) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     add("A", seed, 19 + static_cast<double>(seed), 100);

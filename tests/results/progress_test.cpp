@@ -33,7 +33,7 @@ TEST(Progress, ClockTextReadsLikeAClock) {
   EXPECT_EQ(clock_text(3700), "1:01:40");
 }
 
-// The share done depends on the arithmetic that is computed. The clock may be far ahead of it.
+// The share done is that of the computed arithmetic. The run's clock may be far ahead of it.
 TEST(Progress, ShareDoneKnowsEveryLimit) {
   RunPosition position;
   position.reached = {.step = 90, .time = Time{std::chrono::seconds(90)}, .samples = 90, .bytes = 90};
@@ -118,8 +118,8 @@ TEST(Progress, APlanThatIsFarTooShortDoesNotOutweighWhatIsSeen) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::ContainsRegex("0:(0[3-9]|[1-5][0-9]) left"));
 }
 
-// The expected work is 10,000 s, and 6,000 s of it took no time. The plan counts like 10 s of observation, so 10 /
-// 6,010 of the other 4,000 s remain.
+// The expected work is 10,000 s, and 6,000 s of it took no time. The plan counts like 10 s of observation. So the other
+// 4,000 s are expected to take 10 / 6,010 of their time.
 TEST(Progress, CommonPhasesOfOtherProcessesCountAsWork) {
   syncopate::Run phase, other, run;
   phase.method = other.method = "common phase";

@@ -675,8 +675,8 @@ TEST_F(TwoWorkers, TheyAreThereOnceTheSlowestIs) {
   EXPECT_THAT(next(), ElementsAre(Pair(0, 5), Pair(1, 2)));
 }
 
-// Worker 1's first step ends at 35 s. So its model is evaluated for 10 s, and the evaluations due at 20 and 30 s are
-// passed.
+// Worker 1's first step ends at 35 s, and gives its first model after 10, 20 and 30 s. So this model is evaluated for
+// 10 s, and no models are evaluated for 20 and 30 s.
 TEST_F(TwoWorkers, MultiplesUpToTheLatestOfThemArePassedWithIt) {
   for (const int at_s : {10, 20, 30, 40}) step(0, at_s / 10, at_s);
   step(1, 1, 35);

@@ -311,7 +311,7 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   runs[3].sweep = {{"cluster.workers", "8"}};
   EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A; B, workers = 8\n(formula) by law M: B\n"));
   EXPECT_THAT(result_table(runs), Not(HasSubstr("sampled")));
-  // A sample consists of the run's own delays. So it is no achievement that a sampled formula agrees with a short run.
+  // A sample consists of the run's own delays. So if a sampled formula agrees with a short run, this shows little.
   runs[2].predicted[0].prediction.formula = "sampled law";
   EXPECT_THAT(result_table(runs), Not(HasSubstr("the run's own steps"))) << "by no name is a formula known";
   runs[2].predicted[0].prediction.is_sampled = true;

@@ -283,7 +283,7 @@ TEST(Summary, TellsTheSlopeOfTheTraceWithoutTheFirstMeasurement) {
   EXPECT_FALSE(summarise(plan(), recording, nullptr, 8, 2).hessian_trace_log_change);
 }
 
-// By the formula, 0.9 of the micro-batches are kept in 0.08 s per step. Measured are 0.9 in 0.1 s.
+// By the formula, 0.9 of the micro-batches are kept in 0.08 s per step. The run keeps 0.9 in 0.1 s per step.
 TEST(Summary, MeasuresTheThroughputByAFormula) {
   RunSummary summary;
   const auto share = [&] { return measure_named("first_formula_over_throughput")->value(summary); };

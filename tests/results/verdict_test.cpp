@@ -157,7 +157,7 @@ TEST_F(Claims, AreOfSlopesToo) {
   EXPECT_NEAR(judged(claim).points.at(0).mean, 4.8 * 3 / 896, 1e-12);
 }
 
-// Measures 1 + 3 sqrt(2 ln n) at n = 1, e^2 and e^8, so at 1, 7 and 13; 2 and 4 are sqrt(2 ln n).
+// The measure is 1 + 3 sqrt(2 ln n). At n = 1, e^2 and e^8 the root is 0, 2 and 4, so the measure is 1, 7 and 13.
 TEST_F(Claims, AreOfSlopesOverTheGrowthOfMaxima) {
   const double e = std::exp(1.0);
   add("A", "1", {1});

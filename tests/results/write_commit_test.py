@@ -1,4 +1,4 @@
-"""When a build records that the program differs from its commit. Results then mark the commit as "changed"."""
+"""A build records whether the program differs from its commit. If so, results mark the commit as "changed"."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 // Included before all other headers when clang 14 checks files with LibTorch's headers (SYNCOPATE_LINT,
-// CMakeLists.txt). These headers have vectors of incomplete types. In C++20 with GCC's library the members of vectors
-// are constexpr, and this clang then instantiates them at once. Nothing is linked.
+// CMakeLists.txt). LibTorch's headers have vectors of incomplete types. In C++20 with GCC's library the members of
+// vectors are constexpr, and clang 14 then instantiates them at once. The checked files are not linked.
 #pragma once
 
 #include <string>  // declares everything in the library that vectors need, with its constexpr
