@@ -50,7 +50,7 @@ TEST(AdPsgd, TwoEqualWorkersWhoseExchangesEndWithinAStepEqualDPsgdBitForBit) {
   }
 }
 
-// Without gradients only exchanges move the models, and they converge to their mean.
+// Without gradients only exchanges change the models, which converge to their mean.
 TEST(AdPsgd, ExchangesPreserveTheMeanAndMakeModelsAlike) {
   for (const AdPsgd& method : {never_waits, waits_in_its_step, waits_after_a_step}) {
     const auto run = run_kicked({.workers = 6,
@@ -106,8 +106,9 @@ TEST(AdPsgd, WithoutOverlapAnActiveWorkerWaitsInEachStep) {
   EXPECT_EQ(outcome.totals.messages, 3 * 2 + 1 + 1);
 }
 
-// Worker 0 takes 10 s per step, worker 1 takes 1 s. Worker 1 asks at 0 s and has the answer at 10.5 s. With a bound of
-// one step, its second step ends only then. Without the bound it waits after its last step, whose time is not checked.
+// Worker 0 takes 10 s per step, worker 1 takes 1 s. Worker 1 asks at 0 s and has the answer at 10.5 s. With
+// `overlap_steps` = 1, its second step ends only then. Without the bound worker 1 waits only after its last step, whose
+// time is not checked.
 TEST(AdPsgd, OverlapStepsBoundForHowLongAWorkerGoesOn) {
   const SimulatedRun setup{
       .workers = 2, .budget = {.steps = 3}, .delays = delays({9, 0}), .individual_models_every = Step{1}};

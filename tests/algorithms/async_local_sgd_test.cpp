@@ -190,8 +190,8 @@ TEST(AsyncLocalSgd, AServerStepsAlongEachDifferenceAsItComes) {
   EXPECT_EQ(outcome.totals.bytes, Bytes{(2 * 6 + 2) * 16});
   EXPECT_EQ(outcome.publications.size(), 6u);
   EXPECT_EQ(outcome.samples, 12);
-  // At 7.5 s worker 1 is in the second step of the round that it began at 5.65 s, and worker 2 in the first step of the
-  // round that it began at 5.95 s.
+  // At 7.5 s worker 1 is in the second step of its round, which began at 5.65 s. Worker 2 is in the first step of its
+  // round, which began at 5.95 s.
   EXPECT_EQ(outcome.totals.dropped, (Counts{0, 2, 1}));
   EXPECT_EQ(outcome.totals.accounts[1][Activity::compute], from_seconds(4 * 1.1));
   expect_exact_accounts(outcome);
@@ -302,8 +302,8 @@ TEST(AsyncLocalSgd, StaleDifferencesAreDroppedAndTheirWorkerGetsTheNewestModel) 
   expect_exact_accounts(outcome);
 }
 
-// The statistics are those of the last step of the round that was delivered last. With a budget of four steps that is
-// worker 0's step 5, at 7.5 s; with a budget of one step it is worker 1's step 1, at 2.7 s.
+// The statistics are those of the last step of the round that was delivered last. With a budget of four steps, this is
+// worker 0's step 5, at 7.5 s. With a budget of one step, it is worker 1's step 1, at 2.7 s.
 TEST(AsyncLocalSgd, StatisticsAreThoseOfTheWorkerThatDeliveredLast) {
   const std::vector<ServerUpdate> updates = {nesterov(0.5, 0.6), make_delayed_nesterov_update({0.5, 0.6, 2, 0.2}),
                                              make_buffered_update({2, 0.5, 0.6})};
@@ -537,7 +537,7 @@ TEST(Dylu, OfEqualWorkersAreAllOfThem) {
 }
 
 // Steps take 1, 1.1 and 2.6 s, and rounds have at most 4 steps. After a first round of four steps each (4.5, 4.9 and
-// 10.9 s) worker 2 takes ceil(4 / 2.6) = 2 steps, and delivers again 5.7 s later. The others continue with four.
+// 10.9 s) worker 2 takes ceil(4 / 2.6) = 2 steps, and delivers again 5.7 s later. Workers 0 and 1 continue with four.
 TEST(Dylu, AreToldWithTheNextModel) {
   SimulatedRun setup = three_workers(13);
   const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4, .dylu = DynamicSteps{}}));

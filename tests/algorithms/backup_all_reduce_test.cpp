@@ -146,7 +146,7 @@ TEST(BackupAllReduce, DroppedGradientsAreNeverComputed) {
   expect_exact_accounts(outcome);
 }
 
-// The rule is that of the method with a server, and so are the expected times (backup_workers_test.cpp).
+// The rule and the expected times are those of backup workers with a server (backup_workers_test.cpp).
 TEST(BackupAllReduceStepTimes, MatchASeparateSimulation) {
   for (const StepTimeCase& c : {StepTimeCase{100, 96, 2000, 2.6143, 0.0049}, StepTimeCase{8, 6, 20000, 1.7911, 0.0020},
                                 StepTimeCase{4, 2, 20000, 1.5094, 0.0021}})

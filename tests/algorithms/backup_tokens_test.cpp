@@ -29,8 +29,8 @@ TEST(BackupTokens, WithoutBackupsAndInitialTokensEqualsSynchronousSgdBitForBit) 
   expect_exact_accounts(outcome);
 }
 
-// Each step creates one token for each of the cluster's workers, also for those that have left. With the tokens that
-// are left over, the remaining workers compute gradients for a step that is over.
+// Each step creates one token for each of the cluster's workers, even for those that have left. So tokens are left
+// over, and the remaining workers use these to compute gradients for a step that is over.
 TEST(BackupTokens, TheNumberOfTokensIsThatOfAllWorkersAlsoOfThoseThatHaveLeft) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 60}, .data_of = {Step{2}, {}, {}, {}}};
   const auto outcome = setup.run(BackupTokens(3));
@@ -140,7 +140,7 @@ TEST(BackupTokens, TheRunEndsWhenAllWorkersHaveUsedUpTheirData) {
   expect_exact_accounts(outcome);
 }
 
-// Unlike in the paper's rule, the remaining workers take the tokens of those that are lost.
+// Unlike in the paper's rule, the remaining workers take the tokens of lost workers.
 TEST(BackupTokens, LostWorkersAreReplacedByOthersAlsoBeyondTheBackups) {
   const SimulatedRun setup{.workers = 4,
                            .network_s = 0,

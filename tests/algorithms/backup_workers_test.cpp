@@ -124,7 +124,8 @@ TEST(BackupWorkers, ALateWorkerSkipsTheSamplesOfTheVersionsThatItHasMissed) {
 }
 
 TEST(BackupWorkers, CancelledWorkStopsWhenTheNewModelComes) {
-  // Times are those of the late gradients above, but each new model goes to all workers, 0.25 s after its step.
+  // Times are as for the late gradients above, but each new model goes to all workers, and arrives 0.25 s after its
+  // step.
   const SimulatedRun setup{.network_s = 0.25,
                            .budget = {.steps = 4},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.6})}};
@@ -297,7 +298,7 @@ TEST(BackupWorkers, EveryGradientIsKeptOrDroppedWithItsWorker) {
   EXPECT_EQ(outcome.totals.staleness, (std::vector<std::int64_t>{200 * 4}));  // kept gradients are never stale
   std::int64_t dropped_in_rows = 0;
   for (const StepRow& round : outcome.rounds) dropped_in_rows += round.dropped;
-  // Micro-batches that were being computed at the end are in no row: those of the two backups at most.
+  // Micro-batches in progress at the end are in no row. They are at most those of the two backups.
   EXPECT_GE(sum(outcome.totals.dropped), dropped_in_rows);
   EXPECT_LE(sum(outcome.totals.dropped), dropped_in_rows + 2 * 2);
   for (std::size_t worker = 0; worker < 6; ++worker) {

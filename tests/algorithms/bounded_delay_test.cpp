@@ -64,7 +64,7 @@ TEST(BoundedDelay, TheServerStepsAlongTheMeanOfATask) {
   EXPECT_EQ(outcome.parameters, training.values(third));
 }
 
-// In stale synchronous parallel a step may have gradients of some workers only. Here it has one of each.
+// In stale synchronous parallel a step may have gradients of some workers only. Here each step has one of each worker.
 TEST(BoundedDelay, TakesPartOfEveryWorkerInEachStepWhateverTheDelay) {
   for (const std::int64_t delay : {std::int64_t{0}, std::int64_t{1}, std::int64_t{4}, unlimited}) {
     SimulatedRun setup{.workers = 5, .budget = {.steps = 12}, .delays = {exponential_delay(2)}};

@@ -75,7 +75,7 @@ const std::vector<Method> methods = {
     {"acco", "", 2 * S, 0, 2 * S * 2 * (N - 1) * (P + 4)},  // + a count
     {"delayed-update", "", S, 0, S * 2 * (N - 1) * (P + 4)},
     {"backup-workers", "backups = 0", 0, 2 * N* S, 2 * N* S* P},
-    // Late gradients also arrive and are answered, except those of the last step, after which the server is gone.
+    // Late gradients also arrive and are answered. Those of the last step are not, because the server has ended.
     {"backup-workers", "backups = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
     // With two servers each message has half of a vector. At the end both send slices to worker 0.
     {"backup-workers", "backups = 0\nservers = 2", 0, 2 * (2 * N * S) + 2, 2 * N* S* P + P},
@@ -226,7 +226,7 @@ const std::vector<Method> methods = {
      S / 4 * A},
     {"overlapped-diloco",
      "update = \"delayed\"\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3, 0, 3 * A},
-    // Each of three rounds averages every fragment; together they are as large as the whole model.
+    // Each of three rounds averages every fragment. The fragments together are as large as the whole model.
     {"streaming-diloco",
      "fragments = 4\ndelay = 2\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3 * 4, 0,
      3 * A},

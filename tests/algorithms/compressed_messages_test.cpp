@@ -406,7 +406,7 @@ TEST(CompressedMessages, FormulasAreThoseOfRuns) {
   }
 }
 
-// Compressed messages to one server of several slices of the model in turn: each slice has its residual, and rejected
+// A worker sends compressed slices of the model to one server in turn. Each slice has its own residual, and rejected
 // values return to the residual of their slice.
 
 using testing::FloatNear;

@@ -122,7 +122,7 @@ TEST(Compression, WithManyLevelsIsNearlyDense) {
   }
 }
 
-// The three statistics after a micro-batch identify it.
+// The three statistics after a micro-batch identify this micro-batch.
 class WithStatistics : public PullObjective {
  public:
   std::size_t buffers() const override { return 3; }
@@ -352,7 +352,7 @@ TEST(CompressionDrops, ALostStateTakesItsResidualAlong) {
   }
 }
 
-// Worker 1 owns the second half of the values, and loses the residual of its second phase, too. (3, -3) and (1, 1) are
+// Worker 1 owns the second half of the values, and also loses the residual of its second phase. (3, -3) and (1, 1) are
 // each exact as signs with a scale, and sum to (4, -2). The owner sends (3, -3) first, and (1, 1) would follow.
 TEST(CompressionDrops, ALostStateTakesAnOwnersResidualAlong) {
   const auto listed = [](const MicroBatch& at) {
@@ -847,7 +847,7 @@ TEST(CompressionSettings, AreRefusedWithTheMethodsReasonWhereNothingCanBeCompres
   EXPECT_GE(refused, 12);
 }
 
-// Users of a compression for gradients want to know why it does not apply to the values that this method sends.
+// The message explains why a compression for gradients does not apply to the values that this method sends.
 TEST(CompressionSettings, EachThatIsForGradientsAloneIsRefusedWithAReason) {
   for (const auto& [what, method] :
        {std::pair(Compresses::averages,

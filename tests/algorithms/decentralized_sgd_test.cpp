@@ -22,8 +22,8 @@ TEST(DecentralizedSgd, OneWorkerEqualsSgdBitForBit) {
   EXPECT_EQ(setup.run(DecentralizedSgd()).parameters, setup.run(SyncSgd()).parameters);
 }
 
-// The ring's mixing preserves the mean, and the gradients of this objective are linear, so the mean of the models moves
-// as if all models were equal to it.
+// The ring's mixing preserves the mean of the models, and this objective's gradients are linear. So the mean moves as
+// if all models were equal to it.
 TEST(DecentralizedSgd, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousSgd) {
   for (const int workers : {2, 3, 5, 8}) {
     const SimulatedRun setup{.workers = workers, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
@@ -82,7 +82,8 @@ TEST(DecentralizedSgd, WeightsDecayAtTheMixedModelThatIsSteppedFrom) {
 
 TEST(DecentralizedSgd, ModelsTravelWhileGradientsAreComputed) {
   // Worker 2 takes 2 s per step, the others 1 s; messages take 0.5 s. Worker 2 never waits. It sends its models at 2
-  // and 4 s, so the others have those of steps 1 and 2 at 2.5 and 4.5 s. Worker 0 has its last model at 6.5 s.
+  // and 4 s, so workers 0 and 1 have its models of steps 1 and 2 at 2.5 and 4.5 s. Worker 0 has worker 2's last model
+  // at 6.5 s.
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 3}, .delays = delays({0, 0, 1})};
   const auto outcome = setup.run(DecentralizedSgd());
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
@@ -119,8 +120,8 @@ TEST(DecentralizedSgd, BytesAndMessagesAreTheFormulas) {
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>(6, 7)));
 }
 
-// When worker 3 has left, the others give its part of their mixtures to their own models. The rows still sum to 1, and
-// the models agree in the end.
+// After worker 3 has left, its neighbours give its part of their mixtures to their own models. The rows still sum to 1,
+// and the models become equal in the end.
 TEST(DecentralizedSgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
   std::vector<std::optional<Step>> data_of(6);
   data_of[3] = Step{4};
@@ -134,8 +135,8 @@ TEST(DecentralizedSgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
   expect_exact_accounts(run.outcome);
 }
 
-// Worker 2 leaves a ring of four after its third step. Its third of the mixture goes to its neighbours' own models:
-// they keep two thirds of their own model and take, as before, one third of the other neighbour's.
+// Worker 2 leaves a ring of four after its third step. Its neighbours give its third of the mixture to their own
+// models. So they keep two thirds of their own model and still take one third of the remaining neighbour's.
 TEST(DecentralizedSgd, ThePartOfANeighbourThatHasLeftFallsToTheWorkerItself) {
   constexpr int workers = 4, steps = 6, left = 2, steps_of_left = 3;
   std::vector<std::vector<double>> models(workers, std::vector<double>(workers));  // [worker][whose part]

@@ -57,8 +57,8 @@ TEST(DesLoc, WithoutPeriodsForMomentsEqualsLocalSgdThatKeepsThemBitForBit) {
   EXPECT_EQ(des_loc.totals.bytes, local.totals.bytes);
 }
 
-// In double precision. After each step that is a multiple of a vector's period, the mean replaces the vector: a moment
-// before its next update, the parameters before the next gradient is taken.
+// In double precision. After each step that is a multiple of a vector's period, the mean replaces the vector. A moment
+// is replaced before its next update, the parameters before the next gradient is taken.
 TEST(DesLoc, IsTheRecursionWithAMeanBeforeEachUpdate) {
   constexpr int workers = 3, steps = 31;
   constexpr double rate = 0.05, beta1 = 0.8, beta2 = 0.9, epsilon = 1e-8;

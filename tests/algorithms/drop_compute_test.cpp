@@ -253,7 +253,7 @@ TEST(DropCompute, KeepsAsManyMicroBatchesAsEquationFiveSays) {
     for (int j = 1; j <= m; ++j) expected += cdf(standard, (tau - j) / (0.2 * std::sqrt(j)));
     double kept = 0;
     for (const StepRow& round : outcome.rounds) kept += static_cast<double>(round.kept);
-    // 12,800 draws of a count whose standard deviation is below 0.7: four standard errors.
+    // The tolerance is four standard errors of 12,800 draws of a count whose standard deviation is below 0.7.
     EXPECT_NEAR(kept / (workers * steps), expected, 4 * 0.7 / std::sqrt(workers * steps));
   }
 }

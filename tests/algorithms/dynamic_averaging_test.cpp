@@ -187,8 +187,8 @@ TEST(DynamicAveraging, AViolationEndsOnceAnotherModelBringsTheMeanNearEnough) {
   EXPECT_EQ(outcome.totals.bytes, Bytes{4 * (16 + 8) + 4 * 16});
 }
 
-// With two workers, all models are known once one has violated and the other has answered. The mean is then the
-// reference: neither moves from it, and nothing more is sent.
+// With two workers, all models are known once one worker has violated and the other has answered. Their mean is then
+// the reference. Neither worker moves away from it, and nothing more is sent.
 TEST(DynamicAveraging, TheMeanOfAllIsTheNewReference) {
   const SimulatedRun setup{
       .workers = 2,

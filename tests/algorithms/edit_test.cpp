@@ -437,7 +437,8 @@ TEST(EditEnds, OutagesHoldUpARoundAndNothingElse) {
   down.outages = outage(6.5, 3, false);
   EXPECT_EQ(down.run(Edit(by_steps(4))).parameters, setup.run(Edit(by_steps(4))).parameters);
   EXPECT_EQ(to_seconds(down.run(Edit(by_steps(4))).totals.end), 3 * (4 + 1) + 3);
-  // By time the others finish 4 steps, and wait for worker 1's second, 4.5 s after the round began.
+  // With rounds by time, the other workers finish 4 steps, and wait for worker 1's second step, which ends 4.5 s after
+  // the round began.
   EXPECT_EQ(down.run(Edit(by_time(4))).log[1], "step 8 at 11.000 s: kept 10, dropped 2");
 }
 
@@ -479,7 +480,7 @@ TEST(EditEnds, EndsTogetherUnderEveryBudget) {
       }
 }
 
-// Values that EDiT's workers exchange at the end of a round, and the result that all know then.
+// Values that EDiT's workers exchange at the end of a round, and the result that all workers then have.
 
 TEST(EditRound, TheNormOfAWholeIsThatOfItsParts) {
   EXPECT_EQ(norm_of({3, 4, 12}), 13);

@@ -113,8 +113,9 @@ TEST(ElasticAveraging, AsynchronousExchangesDoNotWaitForSlowWorkers) {
   EXPECT_EQ(outcome.totals.messages, 4 * 3);
 }
 
-// An exchange takes 0.5 s, a step 1 s. The budget is used up in the middle of a period, at 3.5 s. Workers agree on that
-// at their next exchange, from 3.5 to 4 s. After this exchange's step and the barrier the run ends at 5.5 s.
+// An exchange takes 0.5 s, a step 1 s. The budget is used up in the middle of a period, at 3.5 s. At their next
+// exchange, from 3.5 to 4 s, the workers agree to end. After this exchange's step and the barrier the run ends at 5.5
+// s.
 TEST(ElasticAveraging, ABudgetOfSecondsEndsBetweenExchangesWithEveryStepCounted) {
   const SimulatedRun setup{.workers = 2, .budget = {.seconds = 3}};
   const auto outcome = setup.run(ElasticAveraging({.alpha = 0.2, .period = 10}));

@@ -1,4 +1,4 @@
-// Values in [[methods]] reach the method: it runs like the method that code creates with these values.
+// A method that is read from [[methods]] runs like the method that code creates with the same values.
 // tests/experiments/keys_test.cpp shows that each value has an effect, and each method's own tests show which effect.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -673,7 +673,7 @@ TEST(Clipping, OfAGradientThatIsShortEnoughChangesNothing) {
   EXPECT_EQ(with.log, without.log);
 }
 
-// Each worker has the whole gradient, so it knows the norm, even if several servers have slices of the model.
+// Each worker has the whole gradient and can compute its norm, even if several servers have slices of the model.
 TEST(Clipping, DoesNotDependOnHowManyServersShareTheModel) {
   SimulatedRun setup{.micro_batches = 2, .momentum = 0.9, .clip_norm = 2, .budget = {.steps = 8}};
   const auto expected = setup.run(BackupWorkers(3)).parameters;
@@ -766,8 +766,8 @@ TEST(DependsOnClock, IsSaidOfWhatOthersDelaysChangeAndOfNothingElse) {
   }
 }
 
-// One program may represent all workers if no worker decides anything by its own clock (as with a budget of seconds
-// within a round of several steps) or by its own dropped or computed micro-batches.
+// One program may represent all workers if no worker decides anything by its own clock, or by its own dropped or
+// computed micro-batches. With a budget of seconds, workers decide by their clocks in a round of several steps.
 TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
   const Budget steps{.steps = 12}, samples{.samples = 100}, bytes{.bytes = Bytes{1000}}, seconds{.seconds = 20},
       both{.steps = 12, .seconds = 20};

@@ -120,8 +120,8 @@ TEST(CodedSgd, AStochasticStepEvaluatesEachMicroBatchOnce) {
   EXPECT_EQ(outcome.rounds.back().dropped, 6);
 }
 
-// All four messages arrive at the same time, so a step takes the first three, and the fourth comes too late; in the
-// last step it comes after the end. A step sends 4 models of 16 bytes, and 4 messages of 4 doubles.
+// All four messages arrive at the same time, so a step takes the first three, and the fourth comes too late. In the
+// last step the fourth comes after the end. A step sends 4 models of 16 bytes, and 4 messages of 4 doubles.
 TEST(CodedSgd, CyclicMessagesTakeTwiceTheBytes) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 3}};
   const auto outcome = setup.run(coded(cyclic(4, 1)));

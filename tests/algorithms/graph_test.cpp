@@ -1,4 +1,4 @@
-// Graphs for gossip: which workers send to each other, and how fast their models agree.
+// Graphs for gossip: which workers send to each other, and how fast their models become equal.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

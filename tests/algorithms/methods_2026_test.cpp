@@ -370,7 +370,7 @@ TEST(Dion, StartsFromTheSeedAndMovesNothingWithoutMomentum) {
   EXPECT_NE(step(2, false)[1], after);
   const FlatVector gradient = rough(39, 0);
   for (std::size_t j = 0; j < 39; ++j) EXPECT_NEAR(momentum[j], 0.9 * gradient.data()[j], 2e-6);
-  // The squared length of P Q^T is that of Q, whose columns have length 1: the smaller side.
+  // P Q^T has the squared length of Q. Q's columns have length 1, so this is their number: the smaller side.
   for (const ParameterTensor& tensor : tensors) {
     const auto rows = static_cast<double>(tensor.rows), columns = static_cast<double>(tensor.size) / rows;
     double squares = 0;

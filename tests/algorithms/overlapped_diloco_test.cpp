@@ -259,7 +259,7 @@ TEST(Co2, OfBlockingRoundsHasNoAnchor) {
 }
 
 // Each round begins at the average of the round before the previous one. So the even rounds are one training by Local
-// SGD, and the odd rounds are another one, whose last average is the result of the run.
+// SGD, and the odd rounds are another. The odd rounds' last average is the result of the run.
 TEST(Co2, AnchoredAtTheNewestModelIsTwoTrainingsOfHalfTheRounds) {
   const Pulled run{.workers = 4, .rounds = 6};
   double odd = 1;

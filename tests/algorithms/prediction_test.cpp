@@ -351,8 +351,8 @@ TEST(PredictionParts, AThresholdIsSearchedWithTheTimeOfTheCommunication) {
     }
     EXPECT_LT(dropped[1], 0.5 * dropped[0]);
   };
-  expect_drops({noise}, 0.005);                  // the paper's formulas agree
-  expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // drawn steps alone, some of them extreme
+  expect_drops({noise}, 0.005);                  // predictions by the paper's formulas
+  expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // prediction by drawn steps alone, some of them extreme
 }
 
 // The prediction for an automatic threshold equals that of a search with the same options, or that of the formulas.

@@ -280,8 +280,8 @@ const std::vector<std::string> methods = {"\"local-sgd\"\nmoments = \"average\""
                                           "\"overlapped-diloco\"\nupdate = \"delayed\"" + every_3 + diloco,
                                           "\"streaming-diloco\"\nfragments = 2\ndelay = 1" + every_3 + diloco};
 
-// Two workers, of which worker 0 has twice as many samples, are equivalent to three workers of equal weight, if two of
-// the three are copies of worker 0.
+// If worker 0 of two has twice as many samples as worker 1, they are equivalent to three workers of equal weight. Two
+// of these three are copies of worker 0.
 TEST(ModelWeights, OfTwiceTheSamplesAreThoseOfTwoWorkers) {
   const auto weighted = std::make_shared<DividedPull>(std::vector<std::int64_t>{40, 20}, std::vector{0, 1});
   const auto repeated = std::make_shared<DividedPull>(std::vector<std::int64_t>{1, 1, 1}, std::vector{0, 0, 1});

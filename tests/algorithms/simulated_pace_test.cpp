@@ -149,8 +149,8 @@ TEST(SimulatedPace, OfGroupsGoesByTheSlowestGroup) {
   EXPECT_NEAR(simulated.step_s, round_s / 16, 3 * simulated.error_s);
 }
 
-// With one group of all, rounds have the group period. With groups of one, they have the whole period. A group period
-// as long as the whole period is Local SGD.
+// With one group of all workers, rounds have the group period. With groups of one worker, they have the whole period.
+// If both periods are equal, the method is Local SGD.
 TEST(SimulatedPace, OfGroupsHasItsLimits) {
   const PredictedRun setting{.steps = 1600};
   const double local_s = 6 + (0.4 * std::sqrt(8.0) * of_16 + 0.5) / 8;

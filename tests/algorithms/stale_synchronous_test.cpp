@@ -97,7 +97,7 @@ TEST(StaleSynchronous, NoWorkerStartsMoreThanTheSlackAheadAndNothingIsDropped) {
   }
 }
 
-// Gradients per worker and second at a slack. `table` is from an earlier table of two digits. `expected` is from an
+// Gradients per worker and second at a slack. `table` was computed earlier, with two digits. `expected` is from an
 // independent simulation: the mean of 20 runs of 100,000 gradients, with the standard deviation of one run. Without a
 // limit the rate is 1 over the mean time: 1 for the exponential law, 0.882 for the log-normal one. So relative to
 // asynchronous SGD the log-normal rates are 13 % higher.

@@ -72,8 +72,8 @@ TEST(StochasticGradientPush, ModelsAreMixedAlongTheExponentialGraph) {
 }
 
 // Messages arrive at any time, so weights differ. But a worker's weight w is the sum of its shares of all models, so
-// these shares sum to 1 in z = x / w. Over all workers no share is lost: the published mean, the sum of all x divided
-// by the sum of all w, contains every worker with the same weight.
+// these shares sum to 1 in z = x / w. Over all workers no share is lost. So the published mean, the sum of all x
+// divided by the sum of all w, contains every worker's model with the same weight.
 TEST(StochasticGradientPush, NeitherModelsNorWeightsAreLostOnTheWay) {
   for (const int overlap : {0, 1, 4})
     for (const int workers : {5, 8}) {
@@ -348,8 +348,8 @@ struct PushSum {
     if (overlap > 0) absorb(i, [&](const Push& other) { return other.arrival_ns <= now_ns; });
   }
 
-  // Continues once all messages for which the worker waits have been sent. These are the messages of all exchanges
-  // except the last one, and without overlap also those of the last one.
+  // Continues once all messages for which the worker waits have been sent. With overlap, the worker waits for all
+  // exchanges except the last one. Without overlap, it also waits for the last one.
   void go_on_if_possible(int i) {
     Peer& peer = peers[at(i)];
     if (peer.computed_at_ns || peer.step == steps) return;
@@ -419,9 +419,9 @@ TEST(PushSum, TrainingIsThatOfASecondImplementationWithXAndWeights) {
   EXPECT_LT(least_weight, 0.5);
 }
 
-// The released code's form, with x and w. Before each gradient a worker uses the message of the exchange under way if
-// it has arrived, and waits for it once it is tau steps old. Only then does it send the next half. The class records
-// every worker's model after `recorded` steps, while no worker has ended yet.
+// The released code's form, with x and w. Before each gradient a worker uses the message of the exchange under way, if
+// this message has arrived. Once the exchange is tau steps old, the worker waits for the message. Only after that does
+// it send the next half. The class records every worker's model after `recorded` steps, while no worker has ended yet.
 struct ReleasedPushSum {
   int workers, micro_batches, recorded, overlap;
   double rate;

@@ -380,8 +380,8 @@ TEST(StreamingRuns, AWorkerThatLosesItsStateGoesOnFromItsCopyOfTheLastStartOrFin
     double at_s;
     std::set<std::pair<int, int>> lost;
   };
-  // The state is lost in the first step; in step 7, when the worker's copy is of step 4 and step 4's average is under
-  // way; or in step 10, when the copy is of step 8 and step 8's average is under way.
+  // The state is lost in the first step, in step 7 or in step 10. In step 7 the worker's copy is of step 4, whose
+  // average is under way. In step 10 the copy is of step 8, whose average is under way.
   for (const Loss& loss : {Loss{0.5, {}}, Loss{6.5, {{1, 4}, {1, 5}}}, Loss{9.5, {{1, 8}}}}) {
     SCOPED_TRACE(loss.at_s);
     SimulatedRun setup{.budget = {.steps = 16}};
@@ -440,8 +440,8 @@ TEST(StreamingRuns, WorkersWhoseDataAreUsedUpTogetherEndTogether) {
     }
 }
 
-// With any length and kind of budget all workers take part in the same averages, even if a budget of seconds has ended
-// for only some of them.
+// With any length and kind of budget all workers take part in the same averages. This holds even if a budget of seconds
+// has ended for only some of them.
 TEST(StreamingRuns, EndTogetherUnderEveryBudget) {
   std::vector<Budget> budgets;
   for (const double seconds : {0.5, 2.0, 3.0, 4.5, 7.2, 20.0}) {
@@ -521,7 +521,7 @@ TEST(StreamingRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
 }
 
 // Times of averages of fragments are compared with closed forms. If the averages of all fragments take less than a
-// round's computing, they are hidden by it.
+// round's computing, this computing hides them.
 
 constexpr int period = 8;
 constexpr double step_s = 2;  // two micro-batches
@@ -553,9 +553,8 @@ TEST(StreamingTimes, AveragesOfFourFifthsOfARoundAreHidden) {
     }
 }
 
-// A round of H steps of c seconds, with P fragments whose averages take A and are used tau steps later, takes H c + P
-// max(0, A - tau c) for tau <= H / P. The first average is used within the first round, and so are all except the last
-// ones. At the end workers wait A for these, which no step hides.
+// A round has H steps of c seconds, and P fragments whose averages take A and are used tau steps later. For tau <= H /
+// P the round takes H c + P max(0, A - tau c). At the end workers wait A for the last average, which no step hides.
 TEST(StreamingTimes, WithoutSpreadHaveAClosedForm) {
   for (const double share : {0.3, 0.8, 1.7})
     for (const int fragments : {1, 2, 4})

@@ -238,8 +238,8 @@ TEST(Stsyn, AStateLostInALaterRoundIsThatRounds) {
   expect_exact_accounts(outcome);
 }
 
-// Worker 2 is down from 1 to 11 s, and keeps or loses its state. The others wait for it only at the round's end. If it
-// has done steps before, it reports them once it is up.
+// Worker 2 is down from 1 to 11 s, and keeps or loses its state. The other workers wait for it only at the round's end.
+// If worker 2 has done steps before, it reports them once it is up.
 TEST(Stsyn, AWorkerThatIsDownAtTheEndOfARoundIsHeardOnceItIsUp) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(3);

@@ -1,5 +1,5 @@
-// Synchronisation periods are compared with sequences that were computed independently (tests/golden/README.md), with
-// communication volumes derived from these for the trainings of Gu et al. 2024, and with hand-made cases.
+// Synchronisation periods are compared with sequences that were computed independently (tests/golden/README.md) and
+// with hand-made cases. Communication volumes are derived from these sequences for the trainings of Gu et al. 2024.
 #include "algorithms/local_sgd/sync_period.hpp"
 
 #include <fmt/format.h>

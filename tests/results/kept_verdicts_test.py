@@ -89,8 +89,8 @@ def is_direction(claim):
 
 
 def effects_of(runs, rows, claim, against):
-    """Returns effects by seed. For claims of a direction, if a run missed the target, times to the target are restricted:
-    none is later than the first end of a run that missed it."""
+    """Returns effects by seed. If a run missed the target, claims of a direction use restricted times: none is later
+    than the first end of a run that missed it."""
     pairs = [(row, runs.beside(row, against)) for row in rows] if against else []
     missed = [number(row["end_time_s"]) for pair in pairs for row in pair if row[claim["measure"]] == ""]
     if claim["measure"] != "time_to_target_s" or not missed or not is_direction(claim):
