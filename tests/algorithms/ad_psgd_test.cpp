@@ -77,8 +77,8 @@ TEST(AdPsgd, WhatAWorkerHasDoneSinceItAskedStays) {
   EXPECT_EQ(run.models[1], (std::vector<float>{0.5f, 1}));
 }
 
-// A step is one micro-batch of 1 s, a message takes 0.4 s. Worker 0 answers worker 1's first question at 1 s, and
-// the answer arrives at 1.4 s. Worker 1 finds it after its second step, and asks again in the third. At the end
+// A step is one micro-batch of 1 s, a message takes 0.4 s. Worker 0 answers worker 1's first request at 1 s, and the
+// answer arrives at 1.4 s. Worker 1 finds the answer after its second step, and asks again in the third. At the end
 // worker 0 sends a farewell.
 TEST(AdPsgd, NobodyWaitsForAnAnswer) {
   const SimulatedRun setup{.workers = 2, .network_s = 0.4, .budget = {.steps = 6}};

@@ -104,7 +104,7 @@ TEST(AsyncLocalSgd, OfOnePlainStepWithABufferIsSoftsync) {
     const AsyncLocalSgd method(
         {.update = make_buffered_update({.size = 5 / splitting}), .weight = {.staleness_exponent = 1}});
     expect_the_same(setup.run(method), setup.run(Softsync(splitting, rate)));
-    setup.data_of = {3, 2, 2, 1, 1};  // all workers leave; with sizes 5 and 2 before the last buffer is full
+    setup.data_of = {3, 2, 2, 1, 1};  // all workers leave; with sizes 5 and 2 the last buffer is not full
     const auto found = setup.run(method), expected = setup.run(Softsync(splitting, rate));
     EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
     EXPECT_EQ(found.totals.staleness, expected.totals.staleness);
@@ -499,7 +499,7 @@ using Rounding = DynamicSteps::Rounding;
 constexpr double toys[] = {0.58, 0.75, 1.51, 3.33};
 
 TEST(Dylu, AreThoseOfTheFastestTimesTheShareOfItsSpeed) {
-  // 20 x 0.58 / c for a worker whose steps take c seconds: 20, 15.47, 7.68, 3.48.
+  // A worker whose steps take c seconds has 20 x 0.58 / c of them: 20, 15.47, 7.68, 3.48.
   const std::vector<std::int64_t> up = {20, 16, 8, 4}, down = {20, 15, 7, 3};
   Dylu rounded_up(DynamicSteps{.rounding = Rounding::up}, 20, 4),
       rounded_down(DynamicSteps{.rounding = Rounding::down}, 20, 4);

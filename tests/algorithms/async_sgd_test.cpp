@@ -183,7 +183,8 @@ TEST(AsyncSgd, ExponentialTimesMakeTheStalenessGeometric) {
   EXPECT_NEAR(mean, workers - 1, 0.01);  // exact except for the first and last gradient of each worker
   for (std::size_t k = 0; k < 30; ++k) {
     const double p = std::pow(1 - 1.0 / workers, static_cast<double>(k)) / workers;
-    // Five standard errors of independent draws; gradients that overlap in time are only weakly dependent.
+    // The tolerance is five standard errors of independent draws; gradients that overlap in time are only weakly
+    // dependent.
     EXPECT_NEAR(static_cast<double>(counts.at(k)) / n, p, 5 * std::sqrt(p * (1 - p) / n)) << k;
   }
 }

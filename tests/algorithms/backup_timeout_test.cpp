@@ -59,7 +59,7 @@ TEST(BackupTimeout, AStepTakesWhatHasComeWhenTheTimeIsOver) {
   // A step has at least one gradient, even if that comes after the time-out.
   EXPECT_EQ(three_workers(1).run(timeout(0.5, CountedFrom::start, Late::cancel)).log,
             Log{"step 1 at 1.500 s: kept 1, dropped 0"});
-  // Counted from the first gradient, a step takes 1.5 s and the time-out.
+  // If the time-out counts from the first gradient, a step takes 1.5 s plus the time-out.
   EXPECT_EQ(three_workers(2).run(timeout(0.5, CountedFrom::first, Late::cancel)).log,
             (Log{"step 1 at 2.000 s: kept 2, dropped 0", "step 2 at 4.000 s: kept 2, dropped 0"}));
   EXPECT_EQ(three_workers(1).run(timeout(1.7, CountedFrom::first, Late::cancel)).log,

@@ -331,8 +331,8 @@ TEST(BackupWorkersStepTimes, WithoutCancellationMatchASeparateSimulation) {
     expect_mean_step_with_exponential_delays(c, BackupWorkers(c.quorum));
 }
 
-// A step takes the largest of N times that are uniform between 1 and 1.05 s, for a quorum of N: 1 + 0.05 N / (N + 1) on
-// average, with a standard deviation of 0.05 sqrt(N / (N + 2)) / (N + 1).
+// With a quorum of N, a step takes the largest of N times that are uniform between 1 and 1.05 s. Its mean is 1 + 0.05 N
+// / (N + 1), its standard deviation 0.05 sqrt(N / (N + 2)) / (N + 1).
 TEST(BackupWorkersStepTimes, SlowWorkersCostNothing) {
   for (const auto& [workers, quorum, steps] : {std::tuple(100, 96, 500), {8, 6, 5000}, {4, 2, 5000}}) {
     const double n = quorum;

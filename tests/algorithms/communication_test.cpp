@@ -56,8 +56,8 @@ const std::vector<Method> methods = {
      0, (2 * 4 + 2 * 3 + (S - 4)) * (N - 1) * N * 8},
     {"random-drop", "drop_rate = 0.5\ncompression = { name = \"top-k\", ratio = 0.25, dropped = \"fold\" }", S, 0,
      S*(N - 1) * N * 8},
-    // After the freeze, packets are 8 bytes: a scale and a word of signs, in two phases for each of four owners'
-    // chunks, or for all four values together.
+    // After the freeze, packets are 8 bytes: a scale and a word of signs. Each of four owners' chunks has packets in
+    // two phases, or all four values together have one packet.
     {"one-bit-adam", "freeze_step = 5", 5 + 2 * (S - 5), 0, 5 * A + (S - 5) * 2 * (N - 1) * N * 8},
     {"one-bit-adam", "freeze_step = 5\ncompression = { exchange = \"gather\" }", S, 0,
      5 * A + (S - 5) * (N - 1) * N * 8},
@@ -80,14 +80,14 @@ const std::vector<Method> methods = {
     // With two servers each message has half of a vector. At the end both send slices to worker 0.
     {"backup-workers", "backups = 0\nservers = 2", 0, 2 * (2 * N * S) + 2, 2 * N* S* P + P},
     {"backup-tokens", "backups = 0\ninitial_tokens = 0", 0, 2 * N* S, 2 * N* S* P},
-    // N initial tokens let each worker compute once more at the first model, in vain.
+    // N initial tokens let each worker compute one more gradient at the first model, which is dropped.
     {"backup-tokens", "backups = 0", 0, 2 * N*(S + 1), 2 * N*(S + 1) * P},
     {"backup-all-reduce", "backups = 2", S, 0, S* A},
     {"backup-timeout", "timeout_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"dynamic-backup", "fewest = 6", 0, 2 * N* S, 2 * N* S* P, false, true},
     {"k-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
-    // Each of the S / 2 updates takes 12 gradients, two of each worker. Before it, models go to all workers.
+    // Each of the S / 2 updates takes 12 gradients, two of each worker. Before each update, models go to all workers.
     {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
     {"malenia", "", 0, 2 * N* S, 2 * N* S* P},
     {"mindflayer", "rule = \"clipping-rennala\"\ntrials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
@@ -241,8 +241,8 @@ const std::vector<Method> methods = {
      "fragments = 3\ndelay = 1\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\n"
      "compression = { name = \"fp4\" }",
      S / 4 * 3, 0, S / 4 * 3 * (N - 1) * N * 8},
-    // Groups of 4 and 2 workers average every 2 steps, and all workers every 6 steps. In 6 steps there are two times 2
-    // averages of groups, which together send 2 (3 + 1) P bytes, and one average of all workers.
+    // Groups of 4 and 2 workers average every 2 steps, and all workers every 6 steps. So in 6 steps each group averages
+    // twice, and all workers average once. The two groups' averages together send 2 (3 + 1) P bytes.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
     // Groups of 4 and 2 workers sum gradients from step 4 on. All workers average models after steps 4, 7 and 10, and

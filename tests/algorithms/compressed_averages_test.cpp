@@ -163,7 +163,7 @@ TEST(CompressedAverages, WithoutErrorFeedbackWhatIsNotSentIsLost) {
   EXPECT_GT(largest_difference(compressed(setup, local, options), setup.run(local).parameters), 1e-3);
 }
 
-// One worker's difference over a round of two steps is known. Compressed, it is its signs times its mean magnitude.
+// The difference of one worker over a round of two steps is known. Its packet has its signs, times its mean magnitude.
 TEST(CompressedAverages, OfSignsHaveTheMeanMagnitude) {
   const auto listed = [](const MicroBatch&) { return std::vector<float>{0.5f, -1.5f, -0.0f, 2.0f}; };
   const SimulatedRun setup{

@@ -190,8 +190,7 @@ TEST(DecoupledDiLoCo, FragmentsAreReplacedInTurn) {
     expect_times(outcome, {1.25, 2.25, 3.25, 4.25, 5.25, 6.25, 7.25});
     for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(outcome.parameters[i], global[i], 1e-4) << i;
     EXPECT_EQ(outcome.totals.bytes, Bytes{(2 * 7 + 2 * 6) * (8 + 24)});
-    EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1}));  // in progress at the end; earlier steps are part of some
-                                                        // fragment
+    EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1}));  // in progress at the end; fragments have all earlier ones
     expect_exact_accounts(outcome);
   }
 }

@@ -121,7 +121,7 @@ TEST(DesLoc, MeetsAfterEachStepThatAPeriodFallsOn) {
   // Vectors of 16 bytes are averaged in this order: parameters x, momentum u, x, x and u, x, x and u. An all-reduce
   // over 3 workers sends 2 x 2 times their size.
   EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 2 * 16 * (1 + 1 + 1 + 2 + 1 + 2)});
-  EXPECT_EQ(outcome.publications.size(), 5u);  // none where only momentum was averaged
+  EXPECT_EQ(outcome.publications.size(), 5u);  // none if only momentum was averaged
   expect_exact_accounts(outcome);
 }
 

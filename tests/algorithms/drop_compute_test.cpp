@@ -349,7 +349,7 @@ struct Part {
   double backward_share;  // share of the backward pass; 1: whole
 };
 
-// The parameters after one step from 1, 1, ...
+// The parameters after one step from parameters of 1.
 std::vector<double> one_step(double rate, const std::vector<Part>& parts, const std::function<double(int)>& divisor) {
   std::vector<double> parameters;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -743,9 +743,9 @@ TEST(DelayEnvironments, TheBestThresholdsOfTwoMeasuredHistograms) {
   }
 }
 
-// DropCompute's rate of convergence with batches of different sizes. With b_i samples in step i, K samples in total,
-// batches of at most b_max, and the step per sample h = min(1 / (L b_max), sqrt(2 D / (L K)) / sigma), the iterate
-// drawn with probability b_i / K has
+// DropCompute's rate of convergence with batches of different sizes: b_i samples in step i, at most b_max, and K in
+// total. The step per sample is h = min(1 / (L b_max), sqrt(2 D / (L K)) / sigma). Then the iterate drawn with
+// probability b_i / K has
 //   E|grad L|^2 <= 2 L b_max D / K + 2 sqrt(2) sigma sqrt(L D / K),   D = L(theta_1) - min L.
 // Source: Giladi et al. 2023, Theorem 4.1, whose second term is smaller by sqrt(2). This is the constant that the plain
 // descent argument gives: the test checks the shape of the theorem, not its constant.

@@ -87,7 +87,7 @@ TEST(AutomaticThreshold, PredictedAndRealisedDropRatesAgree) {
   EXPECT_NEAR(to_seconds(outcome.rounds[50].duration), to_seconds(step) + 0.5, 2e-9);
   for (std::size_t i = 51; i < outcome.rounds.size(); ++i)
     EXPECT_NEAR(to_seconds(outcome.rounds[i].duration), to_seconds(step), 2e-9);
-  // Four standard errors of the difference between 64 x 44 recorded and 64 x 200 realised worker-steps.
+  // `error` is four standard errors of the difference between 64 x 44 recorded and 64 x 200 realised worker-steps.
   const double variance = variance_of_loss(times, 12, expected.threshold);
   const double error = 4 * std::sqrt(variance / (64 * 44) + variance / (64 * 200));
   EXPECT_LT(error, 0.015);
@@ -256,7 +256,7 @@ TEST(AdaptiveThreshold, TimesThatWereCutOffCountAsKaplanAndMeierSay) {
   EXPECT_EQ(at_share_exceeding(0.628), 16);
   EXPECT_EQ(at_share_exceeding(0.626), 22);
   EXPECT_EQ(at_share_exceeding(0.449), 23);
-  // Nothing is known beyond the longest time, 35: it is lengthened by the excess of the shares, 0.448 - 0.4.
+  // Nothing is known beyond the longest time, 35. So this time is lengthened by the excess of the shares, 0.448 - 0.4.
   EXPECT_NEAR(at_share_exceeding(0.4), 35 * (1 + 0.0482), 0.002);
 }
 
@@ -569,7 +569,7 @@ TEST(ThresholdSearch, ThroughputCountsAllStepsTogether) {
   EXPECT_DOUBLE_EQ(effect.effective_speedup, 2.0 / 4 * 15 / 6);
 }
 
-// Recorded micro-batches per time under a threshold that keeps those that end before it.
+// Micro-batches per time, if a threshold keeps those recorded micro-batches that end before it.
 double throughput(const MicroBatchTimes& recorded, double serial_time, double threshold) {
   double kept = 0;
   std::vector<double> slowest(static_cast<std::size_t>(recorded.steps));

@@ -75,7 +75,7 @@ TEST(DropLocalSgd, WeightsByStepsTakenWeighTheModels) {
   EXPECT_NEAR(weighted.parameters[0], (3 * after(0, 3) + 2 * after(1, 2) + 1 * after(2, 1)) / 6, 1e-5);
 }
 
-// In the second round, which the budget cuts to one step, all workers take this step: it has equal weights.
+// The budget cuts the second round to one step. All workers take this step, so their models have equal weights.
 TEST(DropLocalSgd, WeightsAreTheStepsOfTheSameRound) {
   const auto step = [](double x, int worker, int t) {
     return x - 0.1 * (x - PullObjective::target({Rank{worker}, t, 0}, 0));

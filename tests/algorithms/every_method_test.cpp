@@ -827,7 +827,7 @@ TEST(LongTimes, ANetworkThatTakesForEverEndsTheClock) {
               "(292 years)");
 }
 
-// 6 x 32 years do not count as a micro-batch that never ends, although they are more than 146 years.
+// Six micro-batches of 32 years exceed 146 years, but do not count as a micro-batch that never ends.
 TEST(LongTimes, AStepLongerThanHalfTheClockIsAStep) {
   const SimulatedRun run{.workers = 2, .micro_batches = 6, .base_s = 1e9, .budget = {.steps = 1}};
   const SimulatedRun two{.workers = 2, .micro_batches = 6, .base_s = 1e9, .budget = {.steps = 2}};
@@ -894,7 +894,7 @@ TEST(MovingAverage, ReachesItsDecayAfterSoManyUpdates) {
   EXPECT_DOUBLE_EQ(MovingAverageOptions{.decay = 0.9999}.decay_of(0), 0.9999);
 }
 
-// One worker is serial SGD: the model and its average follow a recursion in double precision.
+// With one worker the method is serial SGD: the model and its average follow a recursion in double precision.
 TEST(MovingAverage, OfAsynchronousSgdIsThatOfChensAlgorithm2OrOneUpdateLater) {
   constexpr double rate = 0.3, decay = 0.8;
   constexpr int steps = 12;

@@ -152,7 +152,8 @@ TEST(CodedSgd, CyclicStepTimesAreThoseOfTheOrderStatistic) {
     mean_s += 0.5 / i;
     variance += 0.25 / (i * i);
   }
-  // With cancelled work all workers begin each step together, so steps are independent: four standard errors.
+  // With cancelled work all workers begin each step together. So steps are independent, and the tolerance is four
+  // standard errors.
   const auto outcome = setup.run(coded(cyclic(workers, stragglers), LateWork::cancel));
   EXPECT_NEAR(to_seconds(outcome.totals.end) / steps, mean_s, 4 * std::sqrt(variance / steps));
   expect_exact_accounts(outcome);

@@ -202,8 +202,8 @@ TEST(Halos, ALocalServerSendsWhatKDifferencesSinceItsLastMergeHaveComeTo) {
                          }));
   EXPECT_THAT(times_of(outcome), Pointwise(DoubleNear(1e-9), {5.0, 5.2, 8.2, 11.0, 11.6}));
   EXPECT_EQ(outcome.samples, 14);
-  // Local servers learn at 13 s, from the answer of 11 s, that the global server has ended, and process what arrives
-  // until then. Worker 1's model of 12.8 s is still under way, and nobody waits for it.
+  // Local servers learn at 13 s, from the answer of 11 s, that the global server has ended. They process the
+  // differences that arrive until then. Worker 1's model of 12.8 s is still under way, and nobody waits for it.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(13)});
   EXPECT_EQ(outcome.totals.kept, (Counts{8, 8, 4}));
   EXPECT_EQ(outcome.totals.staleness, Counts{20});  // each worker is alone with its local server

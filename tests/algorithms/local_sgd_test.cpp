@@ -260,8 +260,8 @@ TEST(LocalPhase, AStepHasAsManyMicroBatchesAsAreAskedFor) {
   EXPECT_EQ(objective->evaluated, expected);
 }
 
-// Steps lost with the state in an outage are counted and not repeated. So are their planned micro-batches: of 12 steps
-// the last 8 have one micro-batch instead of two, which is a surplus of -4 steps.
+// Steps lost with the state in an outage are counted and not repeated, and their planned micro-batches are counted,
+// too. Of 12 steps the last 8 have one micro-batch instead of two, which is a surplus of -4 steps.
 TEST(LocalPhase, WhatAStepIsPlannedWithIsCountedAlsoWhereItIsLost) {
   SimulatedRun setup{.workers = 3, .micro_batches = 2, .budget = {.steps = 12}};
   const auto without = setup.run(swap_with({.micro_batches = 1}));

@@ -47,7 +47,7 @@ double seconds_of(const SimulatedRun::Outcome& outcome, int worker, Activity act
 TEST(OutageRuns, OneDelaysExactlyItsStepOfSynchronousSgd) {
   SimulatedRun setup{.budget = {.steps = 3}};
   const auto without = setup.run(SyncSgd());
-  // A step is 1 s and 0.5 s on the network; the second one is computed from 1.5 to 2.5 s.
+  // A step takes 1 s of computing and 0.5 s on the network. The second step is computed from 1.5 to 2.5 s.
   setup.outages = outage(1, 2.0, 0.75);
   const auto kept = setup.run(SyncSgd());
   EXPECT_EQ(kept.log, (Log{"step 1 at 1.500 s: kept 3, dropped 0", "step 2 at 3.750 s: kept 3, dropped 0",
@@ -669,7 +669,8 @@ TEST(EndlessRestarts, OfRandomMicroBatchesAreAsManyAsTheirLawSays) {
   double discarded_s = 0;
   for (const Account& account : outcome.totals.accounts) discarded_s += to_seconds(account[Activity::discarded]);
   const double lost_s = (std::exp(rate) / (1 - rate * mean_s) - 1) / rate - (1 + mean_s);
-  // The number of restarts has a variance below twice the mean of e^(2 rate D), and each loses about 1 / rate at most.
+  // The number of restarts has a variance below twice the mean of e^(2 rate D), and each restart loses about 1 / rate
+  // at most.
   const double deviation_s = std::sqrt(2 * std::exp(2 * rate) / (1 - 2 * rate * mean_s)) / rate;
   EXPECT_NEAR(discarded_s / micro_batches, lost_s, 4 * deviation_s / std::sqrt(micro_batches));
 }

@@ -1200,7 +1200,7 @@ TEST(NoLoCo, FollowsTheReferenceInAPair) {
                 golden().at("noloco")[static_cast<std::size_t>(worker)], "worker " + std::to_string(worker));
 }
 
-// Pulls within pairs cancel in the mean of all workers, and progress is linear in the model if all have the same h.
+// Pulls within pairs cancel in the mean of all workers. Progress is linear in the model if all workers have the same h.
 TEST(NoLoCo, HasAMeanThatFollowsOuterHeavyBallMomentum) {
   for (int rounds = 1; rounds <= 5; ++rounds) {
     SimulatedRun four = setup(3 * rounds, 0.1);

@@ -149,7 +149,7 @@ std::map<Step, std::vector<double>> ends_of_rounds(const SimulatedRun::Outcome& 
 }
 
 // Worker 3 takes 5 s per step, the others 1 s. For any pairs, worker 3 continues at 10 s and its partner at 10.3 s. The
-// two others have each other's models at 2.3 s.
+// remaining two workers have each other's models at 2.3 s.
 TEST(NoLoCo, AWorkerWaitsForItsPartnerOnly) {
   SimulatedRun four{
       .workers = 4, .network = make_ring_network(0.1, 160), .budget = {.steps = 4}, .worker_factors = {1, 1, 1, 5}};

@@ -217,7 +217,8 @@ period = { rule = "constant", steps = 1 })");
   }
 }
 
-// In blocking rounds the outer step takes model X to X - m, with m = m / 2 + (X - mean(y)) for this round's models y.
+// In blocking rounds the outer step takes model X to X - 0.8 m, with m = m / 2 + (X - mean(y)) / 2 for this round's
+// models y.
 TEST(Co2, OfBlockingRoundsIsHeavyBallAlongThisRoundsAverage) {
   const auto method = read_method(R"(algorithm = "co2"
 rounds = "blocking"

@@ -39,7 +39,8 @@ double drawn(int worker, int step, Drawn draws) {
       .uniform(0);
 }
 
-// In double precision. A pull goes the rate over the probability, 0.1 / 0.4, times `strength` towards the outer model.
+// In double precision. A pull moves the model towards the outer model by `strength` times the rate over the
+// probability, 0.1 / 0.4.
 TEST(PalSgd, IsTheRecursionOfStepsAndPulls) {
   constexpr int workers = 3, period = 5, rounds = 4;
   constexpr double rate = 0.1, p = 0.4;

@@ -33,7 +33,7 @@ TEST(PostLocalSgd, ThatNeverStartsIsSynchronousSgd) {
   EXPECT_EQ(never.parameters, synchronous.parameters);
   EXPECT_EQ(never.log, synchronous.log);
   EXPECT_EQ(never.totals.bytes, synchronous.totals.bytes);
-  // The averager's own warm-up has ended, so equal models are averaged.
+  // The averager's own warm-up has ended, so it averages models, which are equal.
   EXPECT_EQ(setup.run(PostLocalSgd({.start = 1000, .warmup = 2, .period = 3, .group_size = 2})).parameters,
             synchronous.parameters);
 }

@@ -491,7 +491,8 @@ TEST(HeavyTails, WithoutAVarianceTheSampledLawAloneIsUsedAndNamed) {
   }
 }
 
-// From normal sums the best threshold would be shorter than any micro-batch, with a predicted gain of several times.
+// If sums were normal, the best threshold would be shorter than any micro-batch, with a predicted gain of several
+// times.
 TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
   PredictedRun setting = heavy;
   setting.micro_batches = 12;
@@ -531,7 +532,7 @@ TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
   EXPECT_EQ(predictions[0].formula, "Eqs. 4 to 6");
   EXPECT_EQ(predictions[1].formula, "Eqs. 5 and 6, sampled E[T]");
   EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
-  // For exponential times, E[min(t, the maximum of 16)] is the sum of (1 - e^-t)^k / k.
+  // For exponential times, E[min(t, the maximum of 16)] is the sum of (1 - e^-t)^k / k over k = 1 ... 16.
   double expected = 1 + 0.5;
   for (int k = 1; k <= 16; ++k) expected += std::pow(1 - std::exp(-2.0), k) / k;
   const double kept = 1 - std::exp(-2.0);
@@ -619,7 +620,7 @@ TEST(HeavyTails, AFormulaMissesWhatLiesBeyondThreeStandardErrors) {
   EXPECT_TRUE(misses(of(10 * (1 + 6e-5), 1), of(10, 1)));
 }
 
-// Formulas for more workers than are drawn one by one: workers that differ count, whether few or many.
+// Formulas for more workers than are drawn one by one. Workers that differ from the others count, even if they are few.
 
 constexpr int many = 20'000;  // 4,096 of them are drawn
 

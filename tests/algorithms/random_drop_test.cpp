@@ -56,7 +56,7 @@ TEST(RandomDrop, EveryWorkerDrawsForItselfInEveryStep) {
   double variance = 0;
   for (const StepRow& round : outcome.rounds) variance += std::pow(static_cast<double>(round.dropped) - 50, 2) / steps;
   EXPECT_NEAR(variance, 25, 4 * 25 * std::sqrt(2.0 / steps));  // four standard deviations
-  // Nor does a worker draw once for all its steps: the number of batches that it drops is binomial, too.
+  // A worker also draws in each step, so the number of batches that it drops is binomial, too.
   double variance_of_workers = 0;
   for (const std::int64_t dropped : outcome.totals.dropped)
     variance_of_workers += std::pow(static_cast<double>(dropped) - steps / 2, 2) / workers;

@@ -53,7 +53,8 @@ TEST(StaleSgd, FollowsTheRecurrenceOfDelayedSgd) {
       }
 }
 
-// At curvature a the roots of z^(s + 1) - z^s + rate a = 0 are within the unit circle exactly below that rate.
+// At curvature a the roots of z^(s + 1) - z^s + rate a = 0 are within the unit circle if and only if the rate is below
+// that of the formula.
 TEST(StaleSgd, OnAQuadraticIsStableBelowTheRateOfTheFormula) {
   for (const int staleness : {0, 1, 2, 5}) {
     const double border = 2 * std::sin(std::numbers::pi / (4 * staleness + 2));

@@ -165,7 +165,7 @@ TEST(StochasticGradientPush, AStepWaitsForItsMessageUnlessTheyOverlap) {
   expect_exact_accounts(overlapping);
 }
 
-// Each worker sends one model with a weight per step; at the end each other worker sends one to worker 0.
+// Each worker sends one model with a weight per step. At the end all workers except worker 0 send one to worker 0.
 TEST(StochasticGradientPush, BytesAndMessagesAreTheFormulas) {
   const SimulatedRun setup{.workers = 6, .budget = {.steps = 7}, .objective = nullptr};
   const auto outcome = setup.run(StochasticGradientPush());

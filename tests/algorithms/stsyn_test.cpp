@@ -114,7 +114,7 @@ TEST(Stsyn, WeighsModelsByTheirStepsAndLeavesOneOutIfToldTo) {
       setup.run(Stsyn({.quorum = 2, .local_steps = 2, .mean = {.weights = StsynMean::Weights::steps}}));
   const Replay weighted{.rounds = {{2, 2, 1}, {2, 2, 1}}, .by_steps = true};
   EXPECT_NEAR(by_steps.parameters[0], weighted.theta(), 1e-5);
-  // The first of the two workers with the most steps is left out. Three steps a round make one of the budget.
+  // The first of the two workers with the most steps is left out. Three steps in a round make one step of the budget.
   const auto without = setup.run(Stsyn({.quorum = 2, .local_steps = 2, .mean = {.leaves_out_most = true}}));
   EXPECT_EQ(without.totals.kept, (Counts{0, 7, 2}));
   // One step of the budget then remains, so rounds have one local step. Each such round uses one worker's step, and

@@ -302,8 +302,8 @@ TEST(WagmaSgd, AGlobalRoundWaitsForAWorkerThatIsDown) {
   expect_exact_accounts(outcome);
 }
 
-// Two workers both arrive at 1.25 s in round 1. In the second step worker 1 loses its state at 2 s. It begins again at
-// 3 s from the last global mean, or from the first model if no round was global.
+// Two workers arrive at 1.25 s in round 1. In the second step worker 1 loses its state at 2 s. It begins again at 3 s
+// from the last global mean, or from the first model if no round was global.
 TEST(WagmaSgd, WhoLosesItsStateTakesUpTheLastGlobalMean) {
   for (const Step global_every : {Step{0}, Step{1}}) {
     const SimulatedRun setup{

@@ -50,9 +50,9 @@ void make_tables(const std::vector<FoundRun>& runs) {
 
 }  // namespace
 
-// The input is: summary.json, metrics.csv, config.toml, metadata.json and steps.csv of a run; its files.json, which is
-// generated if this part is empty; the summary of a second run, if any; and files of processes that share runs: their
-// plan, a failure.
+// The input has these files in order: summary.json, metrics.csv, config.toml, metadata.json and steps.csv of a run; its
+// files.json, which is generated if this part is empty; the summary of a second run, if any; a plan and a failure of
+// processes that share runs.
 void fuzz_results(std::string_view input) {
   static const FuzzFolder folder;
   const std::vector<std::string_view> parts = files_in(input, 9);

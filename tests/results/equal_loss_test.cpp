@@ -31,7 +31,7 @@ TEST(EqualLoss, OfRunsWithoutNoiseIsTheirPace) {
   }
 }
 
-// This noise belongs to a final loss of 0.0036 above the best one in the runs of Giladi et al. 2023, Figure 5.
+// The noise corresponds to a final loss of 0.0036 above the best one in the runs of Giladi et al. 2023, Figure 5.
 TEST(EqualLoss, IsOneOnIdenticalMethodsAndTheirPaceOtherwise) {
   constexpr int runs = 1000;
   for (const double power : {0.5, 1.0, 2.0})

@@ -1,4 +1,4 @@
-// Comparisons of methods with one of them, from summaries made by hand.
+// Comparisons of methods with one chosen method, from summaries made by hand.
 #include "results/paired_table.hpp"
 
 #include <gmock/gmock.h>
@@ -571,7 +571,8 @@ TEST(Comparison, DeclaredTimesThatMpiReplacesByArithmeticAreNamedWithWhatToSet) 
   EXPECT_THAT(pace_note(several, bars), HasSubstr("the declared cluster.micro_batch_s."));
 }
 
-// Returns a run with steps of 1 s under MPI, and of `simulated_s` in the simulation. The given parts are communication.
+// Returns a run with steps of 1 s under MPI, and of `simulated_s` in the simulation. The other two times are the
+// communication in a step.
 ComparedRun run_that_communicates(const char* method, double simulated_s, double simulated_communication_s,
                                   double mpi_communication_s) {
   ComparedRun run{.simulated = summary(method, 10 * simulated_s, 0), .mpi = summary(method, 10, 0)};

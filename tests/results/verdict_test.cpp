@@ -116,7 +116,8 @@ TEST_F(Claims, RatiosAreAveragedAsLogarithms) {
   EXPECT_NEAR(there.mean, std::cbrt(1.5), 1e-12);
   EXPECT_NEAR(back.mean * there.mean, 1, 1e-12);
   EXPECT_NEAR(back.interval->low * there.interval->high, 1, 1e-12);
-  // Student's t with 2 degrees of freedom, 4.30265, times the standard error of ln 0.5, ln 2 and ln 1.5.
+  // The interval's half width is Student's t with 2 degrees of freedom, 4.30265, times the standard error of ln 0.5, ln
+  // 2 and ln 1.5.
   const std::array logs = {std::log(0.5), std::log(2.0), std::log(1.5)};
   EXPECT_NEAR(std::log(there.interval->high / there.mean), 4.30265 * statistics(logs).std / std::sqrt(3.0), 1e-4);
   runs_.clear();

@@ -78,8 +78,8 @@ std::vector<std::string> all_matches(const std::string& text, const std::string&
   return found;
 }
 
-// Pages name: a source file in backquotes; any file in backquotes that has its path from a folder of the program;
-// a folder in backquotes in a table's first cell; a link's target.
+// Pages can name four things: a source file in backquotes; any file in backquotes that has its path from a folder of
+// the program; a folder in backquotes in a table's first cell; a link's target.
 const std::string file_named = R"(`([\w./-]+\.(?:hpp|cpp|py))`)";
 const std::string path_named = R"(`((?:algorithms|experiments|plots|results|tests|workers)/[\w./-]*\.\w+)`)";
 const std::string folder_named = R"(\n\| `(\w+/)`)";
