@@ -211,7 +211,7 @@ void expect_drop_fractions(const std::shared_ptr<const DelayProcess>& law, const
     const double fraction = dropped / (kept + dropped);
     // The tolerance is four standard deviations, and up to 16 gradients that were under way at the end.
     EXPECT_NEAR(fraction, c.expected, 4 * c.deviation + 16e-5) << "maximum staleness " << c.maximum;
-    // `table` is rounded to half a unit; the other half is for its own error.
+    // The tolerance is one unit: half a unit for the rounding of `table`, and half for its own error.
     EXPECT_NEAR(fraction, c.table, c.unit_of_table) << "maximum staleness " << c.maximum;
   }
 }

@@ -152,9 +152,9 @@ TEST(BackupTokens, LostWorkersAreReplacedByOthersAlsoBeyondTheBackups) {
   expect_exact_accounts(outcome);
 }
 
-// Each case has workers, gradients per step, steps, mean and error. A separate simulation of the rule (a queue of
-// tokens, in Python) made 24 runs with this number of steps. The error is the standard deviation between these runs,
-// because steps depend on earlier ones.
+// Each case has workers, gradients per step, steps, mean and error. The mean is over 24 runs of a separate simulation
+// of the rule (a queue of tokens, in Python) with this number of steps. The error is the standard deviation between
+// these runs, because steps depend on earlier ones.
 TEST(BackupTokensStepTimes, MatchASeparateSimulation) {
   for (const StepTimeCase& c : {StepTimeCase{100, 96, 2000, 2.5907, 0.0043}, StepTimeCase{8, 6, 20000, 1.7872, 0.0019},
                                 StepTimeCase{4, 2, 20000, 1.5612, 0.0021}})

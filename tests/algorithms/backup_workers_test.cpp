@@ -322,9 +322,9 @@ TEST(BackupWorkersStepTimes, WithoutBackupsAreThoseOfTheSlowest) {
   expect_mean_step_with_exponential_delays({100, 100, 2000, mean_s, deviation_s / std::sqrt(2000)}, BackupWorkers(100));
 }
 
-// Each case has workers, gradients per step, steps, mean and error. A separate simulation of the rule (a queue of
-// arrivals, in Python) made 24 runs with this number of steps. The error is the standard deviation between these runs,
-// because steps depend on earlier ones.
+// Each case has workers, gradients per step, steps, mean and error. The mean is over 24 runs of a separate simulation
+// of the rule (a queue of arrivals, in Python) with this number of steps. The error is the standard deviation between
+// these runs, because steps depend on earlier ones.
 TEST(BackupWorkersStepTimes, WithoutCancellationMatchASeparateSimulation) {
   for (const StepTimeCase& c : {StepTimeCase{100, 96, 2000, 2.6143, 0.0049}, StepTimeCase{8, 6, 20000, 1.7911, 0.0020},
                                 StepTimeCase{4, 2, 20000, 1.5094, 0.0021}})

@@ -80,7 +80,7 @@ const std::vector<Method> methods = {
     // With two servers each message has half of a vector. At the end both send slices to worker 0.
     {"backup-workers", "backups = 0\nservers = 2", 0, 2 * (2 * N * S) + 2, 2 * N* S* P + P},
     {"backup-tokens", "backups = 0\ninitial_tokens = 0", 0, 2 * N* S, 2 * N* S* P},
-    // N initial tokens let each worker compute one more gradient at the first model, which is dropped.
+    // N initial tokens let each worker compute one more gradient at the first model. These gradients are dropped.
     {"backup-tokens", "backups = 0", 0, 2 * N*(S + 1), 2 * N*(S + 1) * P},
     {"backup-all-reduce", "backups = 2", S, 0, S* A},
     {"backup-timeout", "timeout_s = 1000", 0, 2 * N* S, 2 * N* S* P},

@@ -351,7 +351,7 @@ TEST(Dion, SixStepsOfThreeMatricesAgreeWithTheReference) {
   }
 }
 
-// The run's seed draws the starting subspace. At full rank one step removes the share 1 - mu of the momentum, and the
+// The run's seed draws the starting basis. At full rank one step removes the share 1 - mu of the momentum, and the
 // step is along unit vectors. Without momentum only weight decay acts.
 TEST(Dion, StartsFromTheSeedAndMovesNothingWithoutMomentum) {
   const auto tensors = matrices_of(Json::parse("[[6, 4], [3, 5]]"));

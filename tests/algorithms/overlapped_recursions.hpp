@@ -81,7 +81,8 @@ inline double overlap_anchor(const Pulled& run, double mixing, double momentum, 
   return mean(sent);
 }
 
-// An outer step: returns the next model from the last one, from the average of the models, and from the learning rate.
+// An outer step: returns the next model from the last one, from the model that averaging would give, and from the
+// learning rate.
 using PulledOuter = std::function<double(double last, double average, double rate)>;
 
 // `outer` has its own momentum: each call begins with a copy.

@@ -39,8 +39,8 @@ double drawn(int worker, int step, Drawn draws) {
       .uniform(0);
 }
 
-// In double precision. A pull moves the model towards the outer model by `strength` times the rate over the
-// probability, 0.1 / 0.4.
+// In double precision. A pull covers the share `strength` x rate / probability of the way to the outer model; rate /
+// probability is 0.1 / 0.4.
 TEST(PalSgd, IsTheRecursionOfStepsAndPulls) {
   constexpr int workers = 3, period = 5, rounds = 4;
   constexpr double rate = 0.1, p = 0.4;

@@ -269,8 +269,8 @@ TEST(Stsyn, ABudgetOfSecondsEndsARound) {
   SimulatedRun setup = three_workers(1);
   setup.budget = {.seconds = 3};
   const auto outcome = setup.run(Stsyn({.quorum = 2, .local_steps = 1000}));
-  // Workers 0 and 1 end a step after 3 s, at 3.25 and 3.55 s. The server knows at 3.8 s that the run ends, and all
-  // workers at 4.05 s.
+  // Workers 0 and 1 end a step after 3 s, at 3.25 and 3.55 s. The server knows at 3.8 s that the round has ended, and
+  // all workers know it at 4.05 s.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(4.3)});
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 3, 1}));
   expect_exact_accounts(outcome);

@@ -247,8 +247,8 @@ TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeft) {
   EXPECT_TRUE(fs::exists(directory_.parent_path() / ".somebody.else"));
 }
 
-// The process with this number belongs to another container with this host's name. It may still be writing, even if a
-// process here has its number or none has. But no process is writing files that have not changed for a day.
+// The process with this number belongs to another container with this host's name. It may still be writing, whether or
+// not a process here has the same number. But no process is writing files that have not changed for a day.
 TEST_F(RunDirectoryTest, LeavesWhatProcessesThatItCannotSeeWroteLately) {
   ProcessIdentity elsewhere = dead_process();
   elsewhere.machine += " in another container";
