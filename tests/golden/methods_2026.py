@@ -3,13 +3,13 @@ implementation in methods_2026_reference.py, for tests/algorithms/methods_2026_t
 
     python3 tests/golden/methods_2026.py [--check]
 
-`--check` compares with the file, within what products of matrices differ by on other processors.
+`--check` compares with the file. The tolerance allows for matrix products that round differently on other processors.
 
 The problem: worker i's gradient at x is h x - b_i, element by element, with h_j = (32 + j mod 40) / 64 and
 b_ij = round(64 sin(1 + 1.7 i + 0.6 j)) / 64, all exact in single precision. x starts at 1.
 
-Where workers share h, the mean of their models moves as if each were the mean, whatever the models are. Methods that
-differ only in the workers' own models therefore have the curved problem: h_ij = (32 + (j + 13 i) mod 40) / 64.
+If workers share h, the mean of their models moves as if each model were the mean. So methods that differ only in the
+workers' own models have the curved problem: h_ij = (32 + (j + 13 i) mod 40) / 64.
 """
 import functools
 import json
@@ -114,7 +114,7 @@ def iterate_cases():
 
 
 def dion_gradient(step, size):
-    """Matrices of full rank, so that a QR decomposition has no arbitrary columns."""
+    """The matrices have full rank, so that a QR decomposition has no arbitrary columns."""
     return np.array([math.sin((0.37 + 0.11 * step) * (j + 1) ** 2) for j in range(size)])
 
 
@@ -168,7 +168,7 @@ def muloco():
 
 
 def muon_rounds(step):
-    """Rounds of three Muon steps with MuLoCo's settings; each worker keeps its momentum. step: the outer step."""
+    """Rounds of three Muon steps with MuLoCo's settings. Each worker keeps its momentum. `step`: the outer step."""
     inner = [reference.Muon(beta=0.9, nesterov=False, decay=0.1, rule="spectral", coefficients=reference.DION,
                             adamw_factor=0.2, adamw_betas=(0.9, 0.99)) for _ in range(WORKERS)]
     x, rounds = START.copy(), []
@@ -236,7 +236,7 @@ def heloco(by_staleness, **options):
 
 
 class OuterAdam:
-    """Section 5.3: FedOpt's Adam along sigma Delta, sigma = gate e^(-alpha tau)."""
+    """CGAD (Shah and Sun 2026): FedOpt's Adam along sigma Delta, sigma = gate e^(-alpha tau) at staleness tau."""
 
     def __init__(self, alpha, cutoff):
         self.theta, self.version, self.alpha, self.cutoff = START.copy(), 0, alpha, cutoff
@@ -259,7 +259,7 @@ def corrections():
 
 
 def trial_times():
-    """The k-th trial of a worker takes its time, and 0, 1/4, 1/2 or 3/4 s more."""
+    """The k-th trial of a worker takes the worker's time plus 0, 1/4, 1/2 or 3/4 s."""
     def of(worker):
         k = 0
         while True:
@@ -269,7 +269,7 @@ def trial_times():
 
 
 def overlapped(method, phases_per_step, steps, communication, optimizer):
-    """ACCO or DPU: for each step the model, the end of its (last) all-reduce, and the gradients that were summed."""
+    """ACCO or DPU: for each step the model, the end of its (last) all-reduce, and the number of summed gradients."""
     counts, table, models = method(START.copy(), gradient, optimizer, durations(), communication, steps)[:3]
     return [dict(time=table[phases_per_step * step]["end"], x=models[step].tolist(),
                  kept=sum(sum(row) for row in counts[phases_per_step * (step - 1):phases_per_step * step]))

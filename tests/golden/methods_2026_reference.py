@@ -1,9 +1,11 @@
-"""Reference implementations written only from the fact sheet methods_2025_26.md (sections in the docstrings).
+"""Reference implementations of the methods of 2025 and 2026 and of the federated classics, independent of the program.
+
+They follow a summary of the papers that the docstrings name, and of the papers' published code. Choices that the
+summary leaves open are parameters, or stand in the docstring.
 
 Plain NumPy, double precision. Vectors are flat arrays; `shapes` cuts them in order into tensors, row major.
-`grad(worker, x)` returns a gradient; randomness, if any, lives in the caller's closure and is drawn per worker
-in the order in which that worker's *delivered* gradients arrive. Where the sheet leaves a choice open, it is a
-parameter, or stands in the docstring.
+`grad(worker, x)` returns a gradient. The caller may let it draw random numbers: it is called for each gradient of a
+worker that is delivered, in the order of arrival.
 """
 import copy
 import heapq
@@ -27,14 +29,14 @@ def copies(vectors):
     return [np.array(v, dtype=float) for v in vectors]
 
 
-# ------------------------------------------------------------------ 1.1 Muon
+# ------------------------------------------------------------------ Muon
 JORDAN = [(3.4445, -4.7750, 2.0315)] * 5
 DION = [(4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037),
         (2.8769, -3.1427, 1.2046), (2.8366, -3.0525, 1.2012)]
 
 
 def newton_schulz(u, coefficients=JORDAN):
-    """Section 1.1, NS5(u): transpose if tall, normalise by the Frobenius norm + 1e-7, then one row per step."""
+    """Muon's NS5(u): transpose if tall, normalise by the Frobenius norm + 1e-7, then a step per row of coefficients."""
     x = np.array(u, dtype=float)
     tall = x.shape[0] > x.shape[1]
     if tall:
@@ -47,7 +49,7 @@ def newton_schulz(u, coefficients=JORDAN):
 
 
 def muon_scale(rows, columns, rule):
-    """Section 1.1, scaling rules (J), (S), (M)."""
+    """The scale of a matrix's step in the code of Muon ("jordan"), of MuLoCo ("spectral") and of Moonlight."""
     if rule == "jordan":
         return math.sqrt(max(1.0, rows / columns))
     if rule == "spectral":
@@ -58,7 +60,7 @@ def muon_scale(rows, columns, rule):
 
 
 class Muon:
-    """Section 1.1. 1-D tensors and the indices in `adamw` take AdamW with bias correction and decoupled decay.
+    """Muon (Jordan et al. 2024). For 1-D tensors and those in `adamw`: AdamW with bias correction and decoupled decay.
 
     AdamW's rate is `adamw_lr` if given, else lr * adamw_factor. epsilon_on "corrected": mhat / (sqrt(vhat) + eps);
     "uncorrected" (Moonlight): lr * sqrt(1 - b2^k) / (1 - b1^k) * m / (sqrt(v) + eps).
@@ -99,7 +101,7 @@ class Muon:
 
 
 class SGD:
-    """Plain helper: sum momentum (optionally Nesterov), decay added to the gradient (L2)."""
+    """SGD with buf <- momentum buf + g, optionally Nesterov; decay is added to the gradient (L2)."""
 
     def __init__(self, lr, momentum=0.0, nesterov=False, decay=0.0):
         self.lr, self.momentum, self.nesterov, self.decay, self.buf = lr, momentum, nesterov, decay, 0.0
@@ -112,7 +114,7 @@ class SGD:
 
 
 class AdamW:
-    """Plain helper: AdamW with both bias corrections and decoupled decay."""
+    """AdamW with both bias corrections and decoupled decay."""
 
     def __init__(self, lr, betas=(0.9, 0.999), eps=1e-8, decay=0.0):
         self.lr, self.betas, self.eps, self.decay = lr, betas, eps, decay
@@ -131,7 +133,7 @@ class AdamW:
 
 # ------------------------------------------------------------------ outer optimizers
 class OuterNesterov:
-    """Section 0.2 "PyTorch Nesterov" (DiLoCo). Delta = x - a with a the mean of the end models."""
+    """DiLoCo's outer step, PyTorch's form of Nesterov. Delta = x - a; a is the mean of the workers' end models."""
 
     def __init__(self, lr, mu):
         self.lr, self.mu, self.buf = lr, mu, 0.0
@@ -143,7 +145,9 @@ class OuterNesterov:
 
 
 class OuterMuLoCo:
-    """Section 1.2, uncompressed: u <- mu u + lr Delta; Theta <- Theta - mu u - lr Delta. lr may change per step."""
+    """MuLoCo (Therien et al. 2025), uncompressed: u <- mu u + lr Delta; Theta <- Theta - mu u - lr Delta.
+
+    lr may change per step."""
 
     def __init__(self, lr, mu):
         self.lr, self.mu, self.u = lr, mu, 0.0
@@ -156,7 +160,7 @@ class OuterMuLoCo:
 
 
 class OuterHeavyBall:
-    """Sections 0.2, 7: buf <- mu buf + Delta; Theta <- Theta - lr buf."""
+    """Heavy ball, as in NoLoCo's code: buf <- mu buf + Delta; Theta <- Theta - lr buf."""
 
     def __init__(self, lr, mu):
         self.lr, self.mu, self.buf = lr, mu, 0.0
@@ -167,7 +171,7 @@ class OuterHeavyBall:
 
 
 class FedOpt:
-    """Section 9.2; kind "adagrad", "adam" or "yogi". v starts at v0 (default tau^2)."""
+    """FedOpt (Reddi et al. 2021); kind "adagrad", "adam" or "yogi". v starts at v0 (default tau^2)."""
 
     def __init__(self, kind, lr, b1=None, b2=0.99, tau=1e-3, v0=None):
         self.kind, self.lr, self.b2, self.tau = kind, lr, b2, tau
@@ -190,10 +194,10 @@ class FedOpt:
 
 
 class MuLoCoCompressed:
-    """Section 1.2, compressed form. compressor(tensor) -> decoded tensor, applied per tensor.
+    """MuLoCo (Therien et al. 2025) with compression. compressor(tensor) -> decoded tensor, applied per tensor.
 
     error_feedback: e <- decay e + lr Delta_i, send Q(e), e <- e - alpha dec(q): lr acts twice. Without: Q(Delta_i).
-    requantise: compress the mean again. `skip`: tensors sent uncompressed, no residual (lr acts once there).
+    requantise: compress the mean again. `skip`: tensors sent uncompressed, without a residual; lr acts once on them.
     """
 
     def __init__(self, lr, mu, shapes, compressor, error_feedback=True, decay=0.95, alpha=1.0, requantise=True,
@@ -226,9 +230,9 @@ class MuLoCoCompressed:
 
 # ------------------------------------------------------------------ compressors
 def quantise(x, bins=4, spread=6.0):
-    """Section 1.2, statistical quantiser, over all of x; bins decode to the mean of the values in them.
+    """MuLoCo's statistical quantiser over all of x. A bin is decoded to the mean of its values.
 
-    Constant input or a single value (sd 0 or undefined) comes back unchanged."""
+    Constant input or a single value (standard deviation 0 or undefined) is returned unchanged."""
     x = np.asarray(x, dtype=float)
     flat = x.ravel()
     if flat.size < 2:
@@ -259,7 +263,7 @@ def top_k(x, k):
 
 
 def top_k_share(x, share=0.1):
-    """Section 1.2, MuLoCo's top-k: k = max(1, floor(share n)); 12 k bytes on the wire (fp32 + int64)."""
+    """MuLoCo's top-k: k = max(1, floor(share n)). The message has 12 k bytes (fp32 values, int64 indices)."""
     return top_k(x, max(1, int(share * np.size(x))))
 
 
@@ -289,14 +293,14 @@ def from_tiles(rows, shape, tile):
 
 
 def sparseloco_k(k, size, even_after_clamp=False):
-    """Section 2: k is made even, at least 2; never more than the tile."""
+    """SparseLoCo's number of values per tile: k made even, at least 2, and at most the tile's size."""
     if even_after_clamp:
         k = min(k, size)
     return min(size, max(2, k - k % 2))
 
 
 def sparseloco_compress(e, shapes, k=64, tile=64, quantiser=True, even_after_clamp=False):
-    """Section 2, C(e). Returns (decoded message, mask of the coordinates that were sent)."""
+    """SparseLoCo's compressor C(e). Returns (decoded message, mask of the coordinates that were sent)."""
     message, sent = np.zeros_like(e), np.zeros(e.shape, dtype=bool)
     for shape, cut in zip(shapes, pieces(shapes)):
         t = tile_shape(shape, tile)
@@ -312,10 +316,10 @@ def sparseloco_compress(e, shapes, k=64, tile=64, quantiser=True, even_after_cla
 
 def sparseloco_round(theta, ends, residuals, shapes, beta=0.95, alpha=0.4, k=64, tile=64, quantiser=True,
                      divisor="senders", clip=True, median="middle", even_after_clamp=False):
-    """Section 2, one round. Returns (theta, residuals, messages).
+    """SparseLoCo (Sarfi et al. 2025), one round. Returns (theta, residuals, messages).
 
-    clip: per tensor, message scaled by min(1, median norm / own norm), in the aggregate only.
-    median "middle": mean of the two middle ones for even N; "lower": the lower of them."""
+    clip: per tensor, scales each message by min(1, median norm / own norm), in the aggregate only.
+    median of an even number of norms: "middle": mean of the two middle ones; "lower": the lower of them."""
     new, messages, masks = [], [], []
     for end, e in zip(ends, residuals):
         e = beta * e + (theta - end)
@@ -333,13 +337,13 @@ def sparseloco_round(theta, ends, residuals, shapes, beta=0.95, alpha=0.4, k=64,
             total = total + factor * m[cut]
             senders = senders + mask[cut]
         aggregate = total / (np.maximum(senders, 1) if divisor == "senders" else len(ends))
-        if np.all(np.isfinite(aggregate)):                  # trap: a non-finite tensor is skipped
+        if np.all(np.isfinite(aggregate)):                  # as in the published code
             step[cut] = aggregate
     return theta - alpha * step, new, messages
 
 
 def sparseloco_bytes(shapes, k=64, tile=64, value_bits=2, index_bits=12, floats_per_tensor=0):
-    """Section 2: message bytes; value_bits 8 = the published code."""
+    """The bytes of SparseLoCo's message. The published code has value_bits = 8."""
     total = 0
     for shape in shapes:
         size = int(np.prod(tile_shape(shape, tile)))
@@ -364,7 +368,7 @@ def tile_dct(rows, tile, inverse=False):
 
 
 def demo_round(x, deltas, gradients, shapes, eta, beta=0.999, k=32, tile=64, decay=0.0, transform=True):
-    """Section 4.1, one step. deltas: momentum residual per worker. Returns (x, deltas)."""
+    """DeMo (Peng et al. 2024), one step. deltas: momentum residual per worker. Returns (x, deltas)."""
     x = x * (1 - eta * decay)
     new = [beta * d + eta * g for d, g in zip(deltas, gradients)]
     for shape, cut in zip(shapes, pieces(shapes)):
@@ -385,10 +389,11 @@ def demo_round(x, deltas, gradients, shapes, eta, beta=0.999, k=32, tile=64, dec
 
 
 def ef21_round(x, estimates, gradients, gamma, compressor, velocities=None, a=1.0):
-    """Section 11.3, one round: g_i <- g_i + C(grad_i - g_i); x <- x - gamma mean g_i.
+    """EF21 (Richtarik et al. 2021), one round: g_i <- g_i + C(grad_i - g_i); x <- x - gamma mean g_i.
 
-    Start with estimates 0 (then g_i = C(grad) at first) or dense. velocities: EF21-SGDM, v_i <- (1-a) v_i + a grad;
-    an entry None starts at the first gradient. Returns (x, estimates, velocities)."""
+    Start with estimates of 0 (then the first g_i is C(grad)), or with the gradients. velocities: for EF21-SGDM,
+    v_i <- (1-a) v_i + a grad. If an entry is None, v_i starts at the first gradient. Returns (x, estimates,
+    velocities)."""
     if velocities is not None:
         velocities = [g if v is None else (1 - a) * v + a * g for v, g in zip(velocities, gradients)]
     targets = gradients if velocities is None else velocities
@@ -396,9 +401,9 @@ def ef21_round(x, estimates, gradients, gamma, compressor, velocities=None, a=1.
     return x - gamma * sum(estimates) / len(estimates), estimates, velocities
 
 
-# ------------------------------------------------------------------ 3 ACCO, DPU
+# ------------------------------------------------------------------ ACCO, DPU
 def micro_sum(grad, x, counts):
-    """Sum over workers and their micro-batches at x, and the number of them."""
+    """The sum of the gradients of all workers' micro-batches at x, and the number of micro-batches."""
     total = 0.0
     for i, n in enumerate(counts):
         for _ in range(n):
@@ -407,16 +412,17 @@ def micro_sum(grad, x, counts):
 
 
 def acco(theta, grad, optimizer, counts, schedule=None):
-    """Section 3, exact recursion. counts[0]: B_0 at theta_0; counts[1]: A_0; counts[2]: B_1; counts[3]: A_1; ...
+    """ACCO (Nabli et al. 2025). Sums of gradients: A_t at theta_t; B_t at the estimate theta~_t, and B_0 at theta_0.
 
-    2T rows give T steps. schedule(micro-gradients in kept steps so far) -> rate, used in both phases of a step.
+    counts: each worker's number of micro-batches in B_0, A_0, B_1, A_1, ...; 2T rows give T steps.
+    schedule(micro-gradients in kept steps so far) -> rate, used in both phases of a step.
     Returns (thetas, estimates): theta_0.. theta_T and theta~_1 .. theta~_T."""
     thetas, estimates, used = [theta], [], 0
     b, nb = micro_sum(grad, theta, counts[0])
     for t in range(len(counts) // 2):
         rate = None if schedule is None else schedule(used)
         a, na = micro_sum(grad, theta, counts[2 * t + 1])                    # phase 1
-        estimate = copy.deepcopy(optimizer).step(theta, b / nb, rate)        # thrown away but for the point
+        estimate = copy.deepcopy(optimizer).step(theta, b / nb, rate)        # only the model is kept
         following = (0.0, 0)
         if 2 * t + 2 < len(counts):
             following = micro_sum(grad, estimate, counts[2 * t + 2])         # phase 2
@@ -429,10 +435,11 @@ def acco(theta, grad, optimizer, counts, schedule=None):
 
 
 def dpu(theta, grad, optimizer, counts, schedule=None, published=False):
-    """Section 3, DPU: theta_{t+1} = Opt(theta_t, mean g(theta_{t-1})), the first step from g(theta_0), twice.
+    """Delayed parameter update, ACCO's baseline: theta_{t+1} = Opt(theta_t, mean g(theta_{t-1})).
 
-    counts[0]: start gradient at theta_0; counts[p]: computed at the model of step p - 1 while counts[p-1] is reduced.
-    published: the repository's clearing rule (every second gradient used twice). Returns theta_0 .. theta_T."""
+    The first two steps both use g(theta_0). counts[0]: micro-batches at theta_0; counts[p]: at the model of step p - 1,
+    while the gradients of counts[p-1] are reduced. published: like ACCO's code, which uses every second gradient twice.
+    Returns theta_0 .. theta_T."""
     thetas, used = [theta], 0
     total, n = micro_sum(grad, theta, counts[0])
     for p in range(1, len(counts) + 1):
@@ -450,12 +457,13 @@ def dpu(theta, grad, optimizer, counts, schedule=None, published=False):
 
 
 def phases_by_time(durations, communication, phases, barrier=False):
-    """Section 3, counts decided by timing. durations: iterator of micro-batch times per worker; communication: A'.
+    """Counts for acco and dpu from times. durations: per worker, an iterator of micro-batch times.
 
-    Row 0 is the start: one micro-batch each, no collective. A phase's collective starts when the slowest has finished
-    its micro-batch of the previous phase and lasts A'. A worker adds micro-batches (at least one) until a boundary at
-    or after the collective's end; it begins at its own last boundary, or (barrier) at the collective's start.
-    Returns (counts, table); table rows: start and end of the collective, boundary of each worker."""
+    Row 0 is the start: one micro-batch each, no collective. A phase's collective starts when the slowest worker has
+    finished its last micro-batch of the previous phase, and takes the time `communication`. A worker adds micro-batches
+    (at least one) until one ends at or after the collective's end. The worker begins when its last micro-batch ended,
+    or (barrier) when the collective starts. Returns (counts, table); table rows: start and end of the collective, and
+    the end of each worker's last micro-batch."""
     ready = [next(d) for d in durations]
     counts = [[1] * len(durations)]
     table = [{"start": 0.0, "end": 0.0, "boundaries": list(ready)}]
@@ -475,19 +483,19 @@ def phases_by_time(durations, communication, phases, barrier=False):
 
 
 def acco_timed(theta, grad, optimizer, durations, communication, steps, barrier=False, schedule=None):
-    """ACCO with counts by timing. theta_{t+1} exists from the end of the collective of table row 2t + 2."""
+    """ACCO with counts from times. theta_{t+1} exists from the end of the collective in row 2t + 2 of the table."""
     counts, table = phases_by_time(durations, communication, 2 * steps, barrier)
     thetas, estimates = acco(theta, grad, optimizer, counts, schedule)
     return counts, table, thetas, estimates
 
 
 def dpu_timed(theta, grad, optimizer, durations, communication, steps, barrier=False, schedule=None, published=False):
-    """DPU with counts by timing; theta_p exists from the end of the collective of table row p."""
+    """DPU with counts from times. theta_p exists from the end of the collective in row p of the table."""
     counts, table = phases_by_time(durations, communication, steps, barrier)
     return counts, table, dpu(theta, grad, optimizer, counts[:steps], schedule, published)
 
 
-# ------------------------------------------------------------------ 6, 11.1 event simulations, free network
+# ------------------------------------------------------------------ event simulations, free network
 class Workers:
     """Workers that compute gradients at the model they were given; arrivals in order of (time, worker index)."""
 
@@ -512,7 +520,9 @@ class Workers:
 
 
 def ringleader(x, grad, durations, gamma, updates, delays=None):
-    """Section 6.1. Returns [(time, x)] after each update; `delays` (a list) gets each gradient's delay on joining."""
+    """Ringleader ASGD (Maranjyan and Richtarik 2025). Returns [(time, x)] after each update.
+
+    Adds to the list `delays` the delay of each gradient when it enters a sum."""
     n = len(durations)
     workers = Workers(grad, durations, x)
     sums, counts = [0.0] * n, [0] * n
@@ -531,7 +541,7 @@ def ringleader(x, grad, durations, gamma, updates, delays=None):
             if all(counts):
                 break
             workers.start(i, now, x, len(out))
-        next_sums, next_counts, served = [0.0] * n, [0] * n, set()      # phase 2, first with the completer
+        next_sums, next_counts, served = [0.0] * n, [0] * n, set()      # phase 2, first with the last arrival
         while True:
             x = x - gamma * sum(s / c for s, c in zip(sums, counts)) / n
             out.append((now, x))
@@ -551,7 +561,9 @@ def ringleader(x, grad, durations, gamma, updates, delays=None):
 
 
 def malenia(x, grad, durations, gamma, updates, s=None):
-    """Section 6.2. s: the paper's stop, harmonic mean of the counts >= s / N; None: each worker has one."""
+    """Malenia SGD (Tyurin and Richtarik 2023).
+
+    A round ends once each worker has a gradient and, unless s is None, the counts' harmonic mean is at least s / N."""
     n = len(durations)
     workers = Workers(grad, durations, x)
     out = []
@@ -570,13 +582,13 @@ def malenia(x, grad, durations, gamma, updates, s=None):
 
 
 def rescaled_rates(gamma, taus):
-    """Section 6.3: gamma_i = gamma tau_i (1/N) sum_j 1 / tau_j."""
+    """Rescaled ASGD (Mahran et al. 2026): gamma_i = gamma tau_i (1/N) sum_j 1 / tau_j."""
     mean = sum(1 / t for t in taus) / len(taus)
     return [gamma * t * mean for t in taus]
 
 
 def asynchronous_sgd(x, grad, durations, rates, updates):
-    """async-sgd with a rate per worker (6.3: rescaled_rates); each arrival is a step."""
+    """Asynchronous SGD with a rate per worker, for example rescaled_rates. Each arrival is a step."""
     workers = Workers(grad, durations, x)
     out = []
     for _ in range(updates):
@@ -588,9 +600,10 @@ def asynchronous_sgd(x, grad, durations, rates, updates):
 
 
 def mindflayer(x, grad, durations, gamma, rounds, trials, limits, probabilities):
-    """Section 6.5, the paper's form: worker i makes trials[i] trials at x, each cut at limits[i] (done if <= limit).
+    """MindFlayer SGD (Maranjyan et al. 2025): worker i makes trials[i] trials at x, each cut at limits[i].
 
-    Divisor sum_i p_i B_i, given, not counted. The round lasts until the last worker's last trial."""
+    The divisor is the expected number of finished trials, sum_i p_i B_i. The round ends with the last worker's last
+    trial."""
     now, out = 0.0, []
     divisor = sum(p * b for p, b in zip(probabilities, trials))
     for _ in range(rounds):
@@ -610,9 +623,10 @@ def mindflayer(x, grad, durations, gamma, rounds, trials, limits, probabilities)
 
 
 def clipping_rennala(x, grad, durations, gamma, rounds, limits, batch, p=1.0):
-    """Section 6.5, ClippingRennala: a round is `batch` trials (done or cut) by whoever; step gamma p sum / batch.
+    """Class ClippingRennala of MindFlayer's authors: a round is `batch` trials, finished or cut, of any workers.
 
-    limits inf: Rennala with S = batch. At the end of a round all work is cancelled and all restart."""
+    The step is gamma p sum / batch. Infinite limits give Rennala with S = batch. At the end of a round all work is
+    cancelled, and all workers restart."""
     now, out = 0.0, []
     for _ in range(rounds):
         queue, taus, total = [], {}, np.zeros_like(x)
@@ -635,9 +649,9 @@ def clipping_rennala(x, grad, durations, gamma, rounds, limits, batch, p=1.0):
 
 
 def ormo(x, grad, durations, eta, beta, updates, rounding="floor"):
-    """Section 11.1. Update number t = 0, 1, ... is in bucket floor(t/N) (or ceil); a gradient's own bucket is that of
-    the number of updates done when its worker started. A bucket closes just before the next bucket's first gradient
-    enters, so N = 1 is sum-momentum SGD; the model handed out at a bucket's end does not hold the closing move."""
+    """OrMo (Shi et al. 2024). Update number t = 0, 1, ... is in bucket floor(t/N) (or ceil). A gradient's own bucket is
+    that of the number of updates done when its worker started. A bucket closes just before the next bucket's first
+    gradient enters. So the model handed out at a bucket's end lacks the closing's step. N = 1 is momentum SGD."""
     n = len(durations)
     bucket = (lambda t: t // n) if rounding == "floor" else (lambda t: -(-t // n))
     workers = Workers(grad, durations, x)
@@ -654,13 +668,14 @@ def ormo(x, grad, durations, eta, beta, updates, rounding="floor"):
     return out
 
 
-# ------------------------------------------------------------------ 9 federated classics
+# ------------------------------------------------------------------ federated classics
 def federated(theta, grad, workers, rounds, steps, eta, method="fedavg", weights=None, mu=0.0, momentum=0.0,
               option=2, eta_g=1.0, global_momentum=0.0, participants=None, state=None):
-    """Sections 9.1, 9.3-9.5: "fedavg", "fedprox", "scaffold", "fednova". Returns (thetas after each round, state).
+    """FedAvg (McMahan et al. 2017), FedProx (Li et al. 2020), SCAFFOLD (Karimireddy et al. 2020), FedNova (Wang et al.
+    2020); `method` is "fedavg", "fedprox", "scaffold" or "fednova". Returns (thetas after each round, state).
 
-    steps: K or a list K_i. weights: n_i (not used by scaffold, whose means are plain). momentum: local sum momentum,
-    zeroed each round; the proximal term mu (w - Theta) enters after it. participants(round) -> workers present."""
+    steps: K or a list K_i. weights: n_i; scaffold does not use them. momentum: of a worker, zeroed each round; the
+    proximal term mu (w - Theta) is added after it. participants(round) -> workers present."""
     ks = [steps] * workers if isinstance(steps, int) else list(steps)
     weights = [1.0] * workers if weights is None else weights
     if state is None:
@@ -681,7 +696,7 @@ def federated(theta, grad, workers, rounds, steps, eta, method="fedavg", weights
                 if method in ("fedprox", "fednova"):
                     d = buf + mu * (w - theta)
                 w = w - eta * d
-                if momentum != 0:                                       # FedNova's effective steps, chained
+                if momentum != 0:                                       # FedNova's steps, chained as in its code
                     counter = momentum * counter + 1
                     a[i] += counter
                 if mu != 0:
@@ -711,9 +726,9 @@ def federated(theta, grad, workers, rounds, steps, eta, method="fedavg", weights
     return thetas, state
 
 
-# ------------------------------------------------------------------ 7 NoLoCo
+# ------------------------------------------------------------------ NoLoCo
 def noloco_round(phis, momenta, thetas, groups, mu=0.5, lr=0.7):
-    """Section 7, one exchange. groups: list of lists of workers (pairs); a worker in none is alone.
+    """NoLoCo (Kolehmainen et al. 2025), one exchange. groups: lists of workers (pairs); a worker in none is alone.
 
     Returns (phis, momenta); the new theta_i is phi_i."""
     phis, momenta = copies(phis), copies(momenta)
@@ -728,14 +743,14 @@ def noloco_round(phis, momenta, thetas, groups, mu=0.5, lr=0.7):
     return phis, momenta
 
 
-# ------------------------------------------------------------------ 8 PyTorch's post-local SGD
+# ------------------------------------------------------------------ PyTorch's post-local SGD
 def periodic_average(step, warmup, period):
-    """Section 8, PeriodicModelAverager: is the model averaged after the optimizer step with index `step`?"""
+    """PeriodicModelAverager: whether models are averaged after the optimizer step with index `step`."""
     return step >= warmup and (step - warmup) % period == 0
 
 
 def hierarchical_average(step, warmup, period_to_group):
-    """Section 8, HierarchicalModelAverager: group size to average over, or None."""
+    """HierarchicalModelAverager: the size of the groups to average over; None: no average."""
     if step < warmup:
         return None
     due = [p for p in period_to_group if step % p == 0]
@@ -743,12 +758,12 @@ def hierarchical_average(step, warmup, period_to_group):
 
 
 def gradient_scope(step, start, after="group"):
-    """Section 8, hook: "all" before `start`, then "group" (or "none" without post-local gradient all-reduce)."""
+    """DDP's hook: gradients are averaged over "all" before `start`, then over "group" (or "none": not averaged)."""
     return "all" if step < start else after
 
 
 def post_local_sgd(theta, grad, workers, optimizers, steps, start, warmup, period, subgroup=1, after="group"):
-    """Section 8. period: a number (Periodic) or {period: group size} (Hierarchical). Groups are consecutive ranks.
+    """Post-local SGD. period: a number (Periodic) or {period: group size} (Hierarchical). Groups are consecutive ranks.
 
     optimizers: one object per worker, with its own state. Returns the list over steps of all workers' models."""
     def average(vectors, size):
@@ -774,9 +789,9 @@ def post_local_sgd(theta, grad, workers, optimizers, steps, start, warmup, perio
     return history
 
 
-# ------------------------------------------------------------------ 10 averaged iterates
+# ------------------------------------------------------------------ averaged iterates
 class ScheduleFree:
-    """Section 10.1. kind "sgd", "adamw" or "adamw-paper". Attributes x (evaluate), z, y (gradient here).
+    """Schedule-Free (Defazio et al. 2024). kind "sgd", "adamw" or "adamw-paper". Evaluate at x, take gradients at y.
 
     sgd: L2 decay at y in the gradient. adamw: decay decoupled at y, or at z with decay_at="z". warm-up min(1, k/W)."""
 
@@ -816,7 +831,7 @@ class ScheduleFree:
 
 
 class GPA:
-    """Section 10.2. base "adamw" (both bias corrections) or "sgd" (for the identities). Gradient at y, publish x."""
+    """GPA (Defazio et al. 2025). base "adamw" (both bias corrections) or "sgd". Evaluate at x, take gradients at y."""
 
     def __init__(self, theta, lr, mu_y=0.7, mu_x=0.9967, betas=(0.9, 0.999), eps=1e-8, decay=0.0, base="adamw"):
         self.__dict__.update({k: v for k, v in locals().items() if k not in ("self", "theta")})
@@ -843,16 +858,16 @@ class GPA:
 
 
 def gpa_mu_x(h):
-    """Section 10.2: mu_x for H inner steps of single-worker DiLoCo."""
+    """The mu_x that corresponds to H inner steps of DiLoCo with one worker."""
     return 0.9 ** (1 / h)
 
 
-# ------------------------------------------------------------------ 11.5 Dion
+# ------------------------------------------------------------------ Dion
 class Dion:
-    """Section 11.5, for matrices alone. `starts` holds the first Q of each, (smaller side, rank).
+    """Dion (Ahn et al. 2025), only for matrices. `starts` has the first Q of each matrix, (smaller side, rank).
 
-    `step` takes one gradient, or a list of workers' gradients: then every worker has its own M, and the means of P and
-    of R are what they share (the decoupled form)."""
+    `step` takes one gradient or a list of workers' gradients. With a list, every worker has its own M, and all share
+    the means of P and of R (the decoupled form)."""
 
     def __init__(self, shapes, starts, mu=0.95, decay=0.01, eps=1e-8):
         self.shapes, self.q, self.mu, self.decay, self.eps = shapes, copies(starts), mu, decay, eps
@@ -881,10 +896,10 @@ class Dion:
         return theta
 
 
-# ------------------------------------------------------------------ 5 asynchronous DiLoCo family
+# ------------------------------------------------------------------ asynchronous DiLoCo family
 def heloco_correct(delta, m, k_d=1.0, c_ok=0.2, c_bad=-0.2, kappa=3.0, k_s=0.5, b_max=0.5, eps=1e-8,
                    paper=False):
-    """Section 5.2, one tensor: the arriving Delta corrected towards the (old) m, as in the code.
+    """HeLoCo (Al Asif et al. 2026), one tensor: corrects the arriving Delta towards the old m, like the published code.
 
     paper: lam = k_d (1 - c) conf instead of the code's normalised form."""
     nd, nm = np.linalg.norm(delta), np.linalg.norm(m)
@@ -904,9 +919,10 @@ def heloco_correct(delta, m, k_d=1.0, c_ok=0.2, c_bad=-0.2, kappa=3.0, k_s=0.5, 
 
 
 class LookAheadServer:
-    """Section 5.1 rule (a), hand-out (b) if `ahead`, and 5.2's correction per tensor if `shapes` is given.
+    """Momentum look-ahead (Ajanthan et al. 2025) in the server's step and, if `ahead`, in the models handed out.
 
-    weight(staleness) is rho; order: Delta <- rho Delta, correction with the old m, then m, then Theta."""
+    With `shapes`, corrects each tensor like HeLoCo. weight(staleness) is rho. Order: Delta <- rho Delta, correction
+    with the old m, then m, then Theta."""
 
     def __init__(self, theta, lr=0.7, gamma=0.9, ahead=True, shapes=None, weight=lambda staleness: 1.0, **correction):
         self.theta, self.m = np.array(theta, dtype=float), np.zeros(len(theta))
@@ -927,14 +943,14 @@ class LookAheadServer:
 
 
 def heloco_weight(n, by_staleness=False):
-    """Section 5.2: rho = sqrt(N)/N, optionally times (1 + staleness)^(-1/2)."""
+    """HeLoCo's rho = sqrt(N)/N, optionally times (1 + staleness)^(-1/2)."""
     return lambda staleness: math.sqrt(n) / n * ((1 + staleness) ** -0.5 if by_staleness else 1.0)
 
 
 def asynchronous_local_sgd(server, grad, durations, h, make_inner, arrivals):
-    """5.1, 5.2 as an event simulation: h inner steps from the handed-out model, inner optimizer new in each round.
+    """An event simulation with LookAheadServer. Each round has h inner steps and a new inner optimizer.
 
-    durations: time of each local step. Delta = start - end with start the handed-out point; staleness in versions.
+    durations: time of each local step. Delta = the handed-out model - the end model. Staleness counts versions.
     Returns [(time, Theta)] after each arrival."""
     queue, given = [], {}
 

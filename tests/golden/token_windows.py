@@ -3,8 +3,8 @@ positions, for tests/workers/token_stream_test.cpp.
 
     python3 tests/golden/token_windows.py [--check]
 
-All of it is computed here. The files are written with struct and numpy, as the scripts of nanoGPT and llm.c write them.
-The windows are slices. The random positions come from Philox 4x32-10, written from its paper (Salmon et al. 2011).
+No code of the program is used. struct and numpy write the files, as in the scripts of nanoGPT and llm.c. The windows
+are slices. The random positions come from Philox 4x32-10, written from its paper (Salmon et al. 2011).
 """
 import json
 import pathlib
@@ -15,7 +15,7 @@ import numpy as np
 
 CONTEXT = 5
 MAGIC_AND_VERSION = {"uint16": (20240520, 1), "uint32": (20240801, 7)}
-DATA_ORDER, WINDOW_STREAM = 3, 2  # the program's numbers of this use of random numbers
+DATA_ORDER, WINDOW_STREAM = 3, 2  # the program's purpose and stream of these random numbers
 
 
 def tokens(count, below, seed):

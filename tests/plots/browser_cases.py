@@ -202,7 +202,8 @@ class Page(unittest.TestCase):
         browser.value("document.querySelectorAll('.methods input')[1].click()")
         self.assertEqual(self.lines(browser)[0], "synchronous SGD")
         self.assertNotIn("DropCompute", self.lines(browser))
-        self.assertEqual(browser.value("document.querySelectorAll('.plot .scatterlayer .trace').length"), shown - 3)  # and its band
+        # The method's band has disappeared, too.
+        self.assertEqual(browser.value("document.querySelectorAll('.plot .scatterlayer .trace').length"), shown - 3)
         browser.value("document.querySelectorAll('.methods input')[1].click()")
         self.assertIn("DropCompute", self.lines(browser))
 

@@ -196,7 +196,7 @@ class Drawing(WithDirectory):
         run = write_run(self.directory / "m", "m", 1)
         lines = (run / "metrics.csv").read_text().splitlines()
         (run / "metrics.csv").write_text("\n".join([lines[0], *(line.rsplit(",", 1)[0] + ",0" for line in lines[1:])]))
-        self.assertEqual(len(self.draw(curves_figure, self.directory)), 4)  # time and steps, which samples repeat
+        self.assertEqual(len(self.draw(curves_figure, self.directory)), 4)  # samples would repeat the steps
 
     def test_a_target_of_other_data_is_no_line_over_test_accuracy(self):
         run = write_run(self.directory / "m", "m", 1)

@@ -212,8 +212,8 @@ class Estimate(unittest.TestCase):
         self.addCleanup(plt.close, "all")
 
     def test_an_arrival_is_the_mean_of_the_order_statistic(self):
-        """For one worker it is the mean of the power law. The smallest of n times follows a power law with n times the
-        shape."""
+        """For one worker, the mean arrival is the mean of the power law. The smallest of n times follows a power law
+        with n times the shape."""
         self.assertAlmostEqual(mean_arrival(1, 1, 1.2, 8.4), 1.2 * 8.4 / 7.4)
         self.assertAlmostEqual(mean_arrival(1, 32, 1.2, 8.4), 1.2 * 32 * 8.4 / (32 * 8.4 - 1))
         drawn = np.sort(1.2 * np.random.default_rng(1).random((20000, 32)) ** (-1 / 8.4), axis=1).mean(0)

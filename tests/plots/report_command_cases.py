@@ -31,7 +31,8 @@ class Command(WithDirectory):
         self.page = self.directory / "page.html"
         self.table("synthetic", "synchronous SGD")
         self.addCleanup(setattr, terminal, "command", terminal.command)
-        self.library = mock.patch.object(report_page, "read_library", return_value=b"// plotly.js v1.2.3")  # packs sooner
+        # A short library is compressed sooner.
+        self.library = mock.patch.object(report_page, "read_library", return_value=b"// plotly.js v1.2.3")
         self.library.start()
         self.addCleanup(mock.patch.stopall)
 
@@ -203,7 +204,7 @@ class Command(WithDirectory):
                                    env=os.environ | {"SYNCOPATE_PROGRAM": str(self.directory / "program")},
                                    preexec_fn=block, start_new_session=True)
         self.addCleanup(process.kill)
-        begun.read_text()  # once the program runs
+        begun.read_text()  # returns once the program runs
         os.killpg(process.pid, signal.SIGINT)
         self.assertEqual(process.communicate(timeout=60), ("", "report: interrupted\n"))
         self.assertEqual(process.returncode, 130)

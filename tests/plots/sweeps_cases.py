@@ -207,7 +207,7 @@ class OwnSweeps(WithDirectory):
         self.addCleanup(plt.close, "all")
 
     def write(self, label, coefficient=None, name=None, seed=1, algorithm="local-sgd", **summary):
-        """Writes a run of the method with this coefficient, to which the sweep gives this name."""
+        """Writes a run of the method with this coefficient. `name`: the coefficient's name in the sweep."""
         run = write_run(self.directory / "e" / f"{label}{coefficient}", label, seed, algorithm=algorithm)
         config = run / "config.toml"
         if coefficient is not None:
