@@ -52,7 +52,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = ROOT / "experiments"
 KINDS = ("results", "predicted", "check", "list", "predict")
-STEPS = 60  # enough to find every threshold, and for some periods of every rule
+STEPS = 60  # enough to find every threshold, and for a few periods under each rule
 TOO_LONG = "more than two minutes of processor time"
 LEFT_OUT = {
     "results": {},
@@ -106,7 +106,7 @@ def called(program: str, *arguments: str) -> tuple[int, str, str]:
 
 
 def ended(program: str, *arguments: str) -> tuple[int, str, str]:
-    """Like `called`, but raises if the program crashed or was interrupted, because there are no digests for that."""
+    """Like `called`, but raises CannotRun if the program crashed or was interrupted. No digest is made of that."""
     status, output, errors = called(program, *arguments)
     if status < 0 or status == 130:
         raise CannotRun(f"status {status}: {errors.strip()[-500:]}")
@@ -125,7 +125,7 @@ def with_fixed_times(file: str) -> list[str]:
 
 
 def of_check(program: str, file: str) -> list[str]:
-    # An empty results directory, so that finished runs have no effect; and one thread, because threads take memory.
+    # There are no finished runs in "no-results". `check` prints memory, which depends on the number of threads.
     lines = printed(program, "check", f"experiments/{file}", *with_fixed_times(file), "--threads", "1", "--results",
                     "no-results")
     return [line for line in lines if not line.startswith("# memory of a process")]  # this line is measured
@@ -144,7 +144,7 @@ def of_predict(program: str, file: str) -> list[str]:
 
 
 def names_of_lists(program: str) -> list[str]:
-    """Kinds, names and top-level keys. The list of a key contains all keys below it, so these cover every key."""
+    """The arguments of `list`: kinds, names and top-level keys. `list KEY` prints all keys below KEY."""
     output = called(program, "list")[1]
     families = re.findall(r"^  \S.*:$", output, re.MULTILINE)
     names = {line.split()[0] for line in output.splitlines()
@@ -322,7 +322,7 @@ Found = dict[str, dict[str, list[str]]]  # lines by kind and item
 
 
 def tasks_of(program: str, options: argparse.Namespace, kept: dict) -> dict[tuple[str, ...], dict[str, object]]:
-    """Functions that return Found, by kinds and subject."""
+    """The functions that compute what is compared, by kinds and subject. Each returns Found."""
     files = sorted(str(path.relative_to(EXPERIMENTS)) for path in EXPERIMENTS.rglob("*.toml"))
     runs = tuple(kind for kind in ("results", "predicted") if kind in options.kinds)
     threads = max(1, (os.cpu_count() or 1) // options.jobs)
@@ -447,7 +447,7 @@ def parsed() -> argparse.Namespace:
 
 
 def faults(options: argparse.Namespace, kept: dict, tasks: dict, machine: str) -> str | None:
-    """The request in words."""
+    """What is wrong with the request; None if it can be carried out."""
     if not tasks and not options.missing:
         return f"--only: nothing matches {' '.join(options.only)}"
     is_part = options.only or options.missing

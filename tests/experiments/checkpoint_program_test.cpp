@@ -158,7 +158,7 @@ TEST_F(CheckpointProgram, OfADamagedOneItBeginsAnew) {
   expect_undisturbed("results/runs");
 }
 
-// LibTorch's kernels without vector instructions compute other last bits than the kernels that it chooses by itself.
+// LibTorch's kernels without vector instructions round differently from the kernels that it chooses by default.
 TEST_F(CheckpointProgram, OfOtherKernelsOfLibTorchItBeginsAnew) {
   setenv("ATEN_CPU_CAPABILITY", "default", 1);
   const bool was_stopped = stop(SIGKILL);
@@ -309,8 +309,8 @@ class RankCheckpointsProgram : public ProgramTest {
     write("e.toml", rank_experiment);
   }
 
-  // Starts the run on three ranks. Once it has written a checkpoint, and after some time, passes their processes to
-  // `disturb`. Returns the age of the newest checkpoint at that moment, in seconds.
+  // Starts the run on three ranks. Waits for a new checkpoint, then for the time `after`, and passes the ranks'
+  // processes to `disturb`. Returns the age of the newest checkpoint at that moment, in seconds.
   template <typename Disturb>
   double stop(Disturb disturb, std::chrono::milliseconds after) {
     const auto before = time_of_checkpoint();
@@ -334,7 +334,7 @@ class RankCheckpointsProgram : public ProgramTest {
     std::ranges::sort(files);
     return files;
   }
-  // The file that names the parts.
+  // Returns the file that names the parts of the checkpoint.
   fs::path checkpoint() const {
     for (const fs::path& file : checkpoint_files())
       if (file.extension() == ".checkpoint") return file;

@@ -1,4 +1,4 @@
-// Runs that are stopped at a checkpoint, and texts for comparing them.
+// Experiments for tests that stop a run at a checkpoint, and a text with all results of a run.
 #pragma once
 
 #include <fmt/format.h>

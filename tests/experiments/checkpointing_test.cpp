@@ -40,7 +40,7 @@ class CheckpointedMethods : public LoadedText {
   }
   fs::path checkpoint() const { return folder_ / "run.checkpoint"; }
 
-  // Stops the run at `times` random steps and resumes it, each time in a new run.
+  // Compares an uninterrupted run with `times` runs that stop at a random step and are resumed.
   void expect_same_after_interruption(const syncopate::Run& of, int times = 2) const {
     SCOPED_TRACE(of.resolved_toml);
     fs::remove(checkpoint());
@@ -136,7 +136,7 @@ class WrittenModel : public LoadedText {
     write_idx("t10k-labels-idx1-ubyte", {test_images}, 10);
   }
 
-  // The four workers are different. The last model's step is not due for an evaluation.
+  // Four workers of different speed. The last step is none of those that evaluation.every_steps selects.
   std::string head() const {
     return fmt::format(R"(name = "written"
 budget.steps = 8
@@ -165,8 +165,8 @@ directory = "{}"
                        (folder_ / "images").string());
   }
 
-  // The written files, evaluated again, have the losses of the last row. With `starts`, so has the first row of a run
-  // that starts from them.
+  // Expects that the model in the written files has the losses of the last row. With `starts`, a run that starts from
+  // these files must also have these losses in its first row.
   void expect_written(const syncopate::Run& run, bool starts = false) const {
     SCOPED_TRACE(run.resolved_toml);
     const Outcome outcome = outcome_of(run);
@@ -196,7 +196,7 @@ directory = "{}"
     if (starts) expect_start(last);
   }
 
-  // A run that starts from the written files has `end` as its first evaluation.
+  // Expects that a run that starts from the written files has `end` as its first evaluation.
   void expect_start(const Evaluation& end) const {
     const std::string start = "training.start='" + (folder_ / "model/parameters.npy").string() + "'";
     const fs::path file = folder_ / "next.toml";
@@ -254,7 +254,7 @@ TEST_F(WrittenModel, OfEveryMethodIsTheOneThatWasEvaluatedLast) {
   EXPECT_GE(with_policies.size(), 14U) << "their key is read";
 }
 
-// Methods that publish further models: two phases, an ensemble, or a moving average.
+// These methods publish several models: one per phase, an ensemble, or a moving average.
 TEST_F(WrittenModel, OfWhatElseIsPublishedIsTheOneThatWasEvaluatedLast) {
   const std::string swap = "algorithm = \"local-sgd\"\nperiod = { rule = \"swap\", switch_step = 3 }\n";
   const std::string constant = "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }\n";

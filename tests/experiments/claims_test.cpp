@@ -85,7 +85,7 @@ TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {
   EXPECT_EQ(syncopate(accepting + "--rerun").status, 2);
 }
 
-// Kept results have no run directories. The claim is about one sweep point of a key of its method.
+// The accepted results have only rows in runs.csv, no run directories. The claim is about one point of a sweep.
 TEST_F(ClaimsProgram, JudgesOtherClaimsOfTheSameRunsByTheirRows) {
   const auto swept = [&](const std::string& within) {
     std::string text = time_only;
@@ -149,7 +149,7 @@ TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   EXPECT_THAT(syncopate("claims results").out, HasSubstr("not reproduced  A step"));
 }
 
-// Neither other runs nor another claim replace a verdict. An override that changes neither keeps it.
+// If an override changes runs or claims, verdicts are not saved. Other overrides do not prevent saving.
 TEST_F(ClaimsProgram, AnOverrideReplacesNoVerdictOfTheFile) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const std::string judged = read("results/runs/time/claims.json");
@@ -393,7 +393,7 @@ TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {
       << "nothing is near, so all are named";
 }
 
-// Without this check, users would learn only after the runs that these lack the measure.
+// Without this check, users would learn only after the runs that the results lack the measure.
 TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
   const auto about = [&](const std::string& measure, const std::string& rest = "") {
     return faults_of("sentence = \"s\"\nmethod = \"drop\"\nbelow = 1\nmeasure = \"" + measure + "\"\n", rest);
@@ -438,7 +438,7 @@ TEST_F(ClaimSection, ComparesWithARowOfTheTable) {
   EXPECT_THAT(faults_of(at_two + "\"drop, workers = 3\"\n", sweep), HasSubstr("must be a method of the file"));
 }
 
-// An unconfirmed figure must not be shown as the paper's, so no value of `certainty` stands for it.
+// An unconfirmed figure must not be shown as the paper's, so `certainty` has no value for it.
 TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
   const std::string paper = "paper = { figure = \"1\", source = \"x\", certainty = \"";
   EXPECT_THAT(faults_of(right + paper + "hearsay\" }"),

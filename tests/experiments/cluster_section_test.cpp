@@ -1,5 +1,4 @@
-// Numbers get a note if they are probably in the wrong unit (a thousand or eight times the intended ones); others do
-// not.
+// Numbers get a note if they are probably in the wrong unit (a thousand or eight times the intended value).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -128,7 +127,7 @@ TEST_F(MagnitudeNotes, ALatencyThatServersAndGossipWaitForIsNoted) {
 }
 
 TEST_F(MagnitudeNotes, ALatencyInMillisecondsOrABandwidthInOtherUnitsIsMostOfTheTime) {
-  const std::string slow = notes("network.latency_s=50 methods.drop.threshold_s=0.05");  // 6 x 50 s besides 0.05 s
+  const std::string slow = notes("network.latency_s=50 methods.drop.threshold_s=0.05");  // 6 x 50 s after 0.05 s
   EXPECT_THAT(slow, AllOf(HasSubstr("# sync-sgd: communication takes 100.0 % of the time in 40 simulated steps; "),
                           HasSubstr("\nsync-sgd: communication takes 100.0 % of the time in 40 steps; "),
                           HasSubstr("latencies"), HasSubstr("bytes per second")));
@@ -188,7 +187,7 @@ TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   for (int i = 0; i < 256; ++i) many += "{workers=[1], at_s=1, duration_s=1},";
   EXPECT_THAT(faults({"outages=[" + many + "]"}), HasSubstr("must have at most 255 entries"));
   EXPECT_THAT(faults({"outages=3"}), HasSubstr("must be an array of tables, [[outages]]"));
-  // An outage of an unknown worker is not reported after a fault in the number of workers.
+  // If the number of workers is faulty, the workers of an outage are not checked.
   const std::string report = faults({entry("workers=[3], at_s=1, duration_s=1"), "cluster.workers=0"});
   EXPECT_THAT(report, testing::StartsWith("command line: cluster.workers = 0"));
   EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 0) << report;
@@ -203,13 +202,13 @@ TEST_F(ExperimentFile, AMethodThatRestartsStopsAllWorkersAtEachOutage) {
   for (const int worker : {0, 1}) {
     const Outage met = plan.of(Rank{worker}).next(start_time);
     EXPECT_EQ(met.begin, Time{from_seconds(2.5)});
-    EXPECT_EQ(met.end, Time{from_seconds(3.25)});  // a restart, and half a second of work again
+    EXPECT_EQ(met.end, Time{from_seconds(3.25)});  // a restart of 0.25 s and 0.5 s of repeated work
     EXPECT_FALSE(plan.loses_state(Rank{worker}));
   }
   const std::string saves =
       "methods=[{algorithm=\"sync-sgd\", restart={takes_s=0.25, checkpoint_every_s=1, "
       "checkpoint_takes_s=0.125}}]";
-  const Outage checkpoint = load({saves}).runs.at(0).cluster.outages->of(Rank{1}).next(start_time);  // without faults
+  const Outage checkpoint = load({saves}).runs.at(0).cluster.outages->of(Rank{1}).next(start_time);  // no [[outages]]
   EXPECT_EQ(checkpoint.begin, Time{from_seconds(1)});
   EXPECT_EQ(checkpoint.end, Time{from_seconds(1.125)});
   EXPECT_THAT(faults({outage, "methods=[{algorithm=\"async-sgd\", " + restart + "}]"}),
@@ -233,7 +232,7 @@ TEST_F(ExperimentFile, DelaysAreSleepsWhereTheySaySo) {
   ASSERT_TRUE(run.cluster.pauses);
   EXPECT_EQ(run.cluster.pauses->trailing(), from_seconds(0.25));
   EXPECT_DOUBLE_EQ(run.cluster.compute_time->step_law(Rank{0}, 1).mean_s, 0.01 + 0.001);
-  // A sleep draws by its place in the list of delays, so the other entry's draws do not change.
+  // The random stream of a sleep depends on its index in the list of delays, so the other entry's draws do not change.
   const Pauses apart(run.seed, 0, {uniform_delay(0, 1)}, 1);
   EXPECT_EQ(run.cluster.pauses->sleep(Rank{1}, Step{2}, 1), apart.sleep(Rank{1}, Step{2}, 1));
   EXPECT_EQ(load({sleep}).runs.at(0).cluster.pauses->trailing(), Duration{});

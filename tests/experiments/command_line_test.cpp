@@ -309,7 +309,7 @@ TEST_F(CommandLine, FaultsSayWhatWouldBeRight) {
   EXPECT_THAT(pareto, testing::Not(HasSubstr("did you mean")));
 }
 
-// The built program with faulty files: the text that reaches the terminal.
+// What a terminal receives if the built program reads faulty or hostile files.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -336,7 +336,7 @@ TEST_F(HostileInput, NorThoseOfFaultsAndFailures) {
   const Outcome unknown = syncopate("check " + write("e.toml", time_only) + " \"$(printf 'cluster.\"\\033[2J\"=1')\"");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.err, AllOf(has_no_control, HasSubstr("\\u001B[2J")));
-  // A failing run names its method.
+  // The message about a failing run contains the label of its method.
   const Outcome failed = syncopate(
       "run e.toml --results results 'methods.0.label=\"\\u001b[2J\"' "
       "'delays=[{kind=\"pareto\", shape=0.1, minimum=1e8}]'");
@@ -476,7 +476,8 @@ class LostOutput : public ProgramTest {
     return std::count_if(fs::recursive_directory_iterator(directory / "results"), {}, is_summary);
   }
 
-  // Redirects one stream by this text in the shell's syntax. The other one goes to out.txt or err.txt as usual.
+  // Calls the program with its streams redirected as `redirection` says in the shell's syntax. A stream that can be
+  // written goes to out.txt or err.txt.
   ProgramOutcome with(const std::string& redirection, const std::string& arguments) const {
     return shell("'" SYNCOPATE_PROGRAM "' " + arguments + " </dev/null " + redirection);
   }
@@ -512,7 +513,7 @@ TEST_F(LostOutput, OfStandardErrorDoesNotEndAnExperiment) {
 }
 
 TEST_F(LostOutput, OfAReaderThatGoesAwayDoesNotEndAnExperiment) {
-  // The exit status is written to a file, because a pipeline's status is the reader's, which ends without reading.
+  // The program's status goes to a file, because the shell returns the status of `true`, which ends without reading.
   const std::string run = "'" SYNCOPATE_PROGRAM "' run --results results " + file_ + " </dev/null 2>&1";
   shell("{ sleep 0.2; " + run + "; echo $? >status.txt; } | true");
   EXPECT_EQ(read("status.txt"), "1\n");
@@ -732,7 +733,6 @@ TEST_F(TorchLibrary, CheckSaysWhichDeviceIsMissingBesidesAllElse) {
   }
 }
 
-// A value of [tune] is one as well.
 TEST_F(TorchLibrary, AMissingDeviceOfATrialIsAFault) {
   write("e.toml", model_experiment("linear") + "[tune]\nseeds = [7]\n\"training.device\" = [\"cpu\", \"cuda:99\"]\n");
   const std::string arguments = " e.toml training.validation_samples=20";
@@ -745,7 +745,7 @@ TEST_F(TorchLibrary, AMissingDeviceOfATrialIsAFault) {
       testing::AllOf(HasSubstr("\n# memory of the device \"cuda:99\": about "), HasSubstr("\n# cannot start here: ")));
 }
 
-// The results are those of the processor, under the hash of the runs on the GPU.
+// The test computes results on the processor and stores them under the hash of the run on a GPU.
 TEST_F(TorchLibrary, FinishedRunsNeedNoDevice) {
   namespace fs = std::filesystem;
   const std::string file = write("e.toml", model_experiment("linear")), device = "training.device=cuda:99";

@@ -56,8 +56,8 @@ class Compare : public ProgramTest {
   json result() const { return json::parse(read("results/two/compare.json")); }
 };
 
-// It depends on the machine which worker is first, but only the order of a sum of two terms changes. The tolerance of
-// the step time is wide because the machine may be busy. The lower bound is the sum of the drawn times.
+// The machine's load determines which worker is first, and thus the order of a sum of two terms, but nothing else. The
+// tolerance of the step time is wide because the machine may be busy. The lower bound is the sum of the drawn times.
 TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results ";
@@ -68,7 +68,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("sync-sgd"), HasSubstr("served"), HasSubstr("within")));
   EXPECT_THAT(outcome.err, HasSubstr("under MPI, 2 of 2: served"));
   EXPECT_THAT(read("table.md"), HasSubstr("| sync-sgd | "));
-  EXPECT_EQ(read("old.md"), "old");  // a new file replaced table.md, which was not overwritten
+  EXPECT_EQ(read("old.md"), "old");  // table.md was replaced by a new file, not overwritten
   EXPECT_EQ(read("table.json"), read("results/two/compare.json"));
 
   const json compared = result();
@@ -96,7 +96,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   EXPECT_FALSE(result()["all_within"]);
 }
 
-// The declared micro-batch takes 2 s, and its arithmetic microseconds. No machine is so busy that it takes half of 2 s.
+// A micro-batch is declared to take 2 s. Its arithmetic takes microseconds, and less than 1 s even on a busy machine.
 TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results --quiet cluster.pace=";
@@ -106,14 +106,14 @@ TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
                                   HasSubstr("Set cluster.pace = \"emulate\"")));
   EXPECT_EQ(result()["runs"][0]["replaced_micro_batch_s"], 2);
   EXPECT_GT(result()["runs"][0]["step_time_error"], 1);
-  // In this mode times are sleeps under MPI as well, so no note appears, however inaccurate a busy machine is.
+  // In this mode ranks sleep for the declared times. So no note appears, even if a busy machine is inaccurate.
   const auto emulated = syncopate(command + "emulate --step-time-tolerance 0");
   ASSERT_EQ(emulated.status, 0) << emulated.err;
   EXPECT_THAT(emulated.out, Not(HasSubstr("inject")));
   EXPECT_TRUE(result()["runs"][0]["replaced_micro_batch_s"].is_null());
 }
 
-// Two seconds of communication are declared, which MPI's ranks do not need on one machine.
+// [network] declares two seconds of communication. Ranks on one machine need far less.
 TEST_F(Compare, ADeclaredNetworkIsNamedWithWhatToSet) {
   const std::string file = write("e.toml", two_methods);
   for (const char* model : {"training.model=none training.parameters=10", "training.model=quadratic"}) {
@@ -294,7 +294,7 @@ TEST_F(Compare, WhatCannotBeRunIsSaid) {
   EXPECT_EQ(result()["runs"][1]["verdict"], "failed");
 }
 
-// Ranks compare their runs before they begin. So if two ranks had different costs, that would be a fault.
+// Ranks compare their runs before they begin, so different costs on two ranks would be a fault.
 TEST_F(Compare, CostsThatAreMeasuredByLengthsAreTheSameOnAllRanks) {
   std::string lines;
   for (int i = 0; i < 200; ++i) {

@@ -8,7 +8,7 @@
 
 namespace syncopate {
 
-// A model with matrices of 16 x 12 and 10 x 16. At a least rate of 2 powersgd compresses both, at 6.5 only one of them.
+// A model with matrices of 16 x 12 and 10 x 16. With least_rate = 2, powersgd compresses both, with 6.5 only one.
 inline const std::vector<std::string> of_matrices = {"training.model='mlp'", "models.mlp.hidden=[16]",
                                                      "datasets.gaussian-mixture.dimension=12",
                                                      "datasets.gaussian-mixture.classes=10"};
@@ -21,8 +21,8 @@ inline KeyCase of_compression(const std::string& keys, std::vector<std::string> 
   return result;
 }
 
-// Coefficients of a transform are often equal up to rounding, which decides which of them are sent, and so are signs of
-// small values. Results then differ between processors, the more the more steps there are.
+// Coefficients of a transform are often equal up to rounding. Then rounding decides which of them are sent, and the
+// signs of small values. So results differ between processors, and more so after more steps.
 inline KeyCase in_few_steps(const std::string& keys, const std::vector<std::string>& changes,
                             const std::string& algorithm = "'sync-sgd'") {
   KeyCase result = of_compression(keys, changes, algorithm);
@@ -137,7 +137,7 @@ inline const std::vector<KeyCase> messages = {
                 "'decoupled-diloco',anchor='base',quorum=2,fragments=2,outer={name='diloco',rate=0.7,momentum=0.5}"),
 };
 
-// Compressed averages: of fragments, and in methods with rounds that depend on losses or pulls.
+// Compressed averages of fragments, in rounds with pulls towards a stale average, and in rounds that depend on losses.
 inline const std::vector<KeyCase> averages = {
     of_compression("name='top-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"},
                    "'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='plain'}"),
@@ -148,8 +148,8 @@ inline const std::vector<KeyCase> averages = {
     of_compression("name='sign'", {"scope='tensor'", "error_feedback=false"}, "'adacomm',initial_period=3"),
 };
 
-// Adam with a frozen second moment, which sends the signs of two matrices. Frozen so early in training, runs diverge
-// unless the learning rate is small, and losses of diverging runs differ between BLAS kernels.
+// 1-bit Adam freezes Adam's second moment, here already after 3 steps. So runs diverge unless the learning rate is
+// small, and losses of diverging runs differ between BLAS kernels.
 inline KeyCase of_moments(const std::string& compression, const std::vector<std::string>& changes) {
   KeyCase result = of_compression(compression, changes, "'one-bit-adam',freeze_step=3");
   result.given.insert(result.given.end(),

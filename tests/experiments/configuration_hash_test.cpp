@@ -270,7 +270,7 @@ TEST_F(DataInHash, EvaluationsCountedInEpochsAreNotTakenForOthers) {
 }
 
 // Each leaf of a resolved configuration is part of the run's hash, and each key in the file is such a leaf. Otherwise a
-// run would take another one's results for its own. Tests that change each key check the same for their runs.
+// run could reuse the results of a run with other settings. KeyWalk checks the same for each run of its cases.
 
 using testing::UnorderedElementsAre;
 
@@ -321,7 +321,7 @@ TEST(ConfigurationHash, LeavesOutAKeyThatCameLaterWhereItSaysWhatHeldBefore) {
 
 class TheReadmesExperiment : public ExperimentFile {};
 
-// The page has one block with this line.
+// Only one code block of experiments/README.md has this name.
 TEST_F(TheReadmesExperiment, HasNoKeyThatIsNotHashed) {
   std::ostringstream readme;
   readme << std::ifstream(SYNCOPATE_SOURCE_DIR "/experiments/README.md").rdbuf();

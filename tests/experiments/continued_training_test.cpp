@@ -211,7 +211,7 @@ TEST_F(ContinuedTraining, ACommonPhaseIsRunOnceForAllMethodsOfASeed) {
   ASSERT_EQ(run(experiment), 0);
   ASSERT_EQ(phases().size(), 2u) << "one per seed";
 
-  // The first method is that of the phase, so the phase and the method together are a longer run.
+  // The phase uses the first method, so the phase and this method's run together equal one longer run.
   const Experiment whole = continued({"seeds=[3,5]", "budget={steps=12}"});
   for (const std::size_t seed : {0u, 1u}) {
     const auto expected = outcome_of(whole.runs[seed]).recording.parameters;
@@ -387,8 +387,8 @@ TEST_F(ContinuedTraining, ABodyIsTakenAndTheHeadIsTheMethodsOwn) {
   const auto ended = floats_from_npy(read(phases().front().parent_path() / "parameters.npy"));
   const auto fresh = recording_of(with({still})).parameters.front();
   const auto taken = floats_from_npy(read(directory(experiment.runs[0]) / "parameters.npy"));
-  // The model has (8, 32) and (10, 8) weights, then 8 and 10 biases. In the phase it has (5, 8) and 5 in the second
-  // layer.
+  // The model has (8, 32) and (10, 8) weights, then 8 and 10 biases. In the phase its second layer has (5, 8) weights
+  // and 5 biases.
   ASSERT_EQ(taken.size(), 256u + 80u + 8u + 10u);
   ASSERT_EQ(ended.size(), 256u + 40u + 8u + 5u);
   const auto part = [](const std::vector<float>& values, std::size_t from, std::size_t size) {

@@ -43,7 +43,7 @@ std::vector<Outcome> divided_outcomes(const syncopate::Run& run, int processes, 
   return outcomes;
 }
 
-// Six different workers. Of three processes each has two, of two each has three, and four have 1, 2, 1 and 2.
+// Six different workers. Three processes have two workers each, two have three each, and four have 1, 2, 1 and 2.
 const std::string divided_cluster = R"(name = "divided"
 [cluster]
 workers = 6

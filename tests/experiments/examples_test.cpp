@@ -35,7 +35,7 @@ TEST(Examples, EveryExperimentFileIsRight) {
       EXPECT_FALSE(experiment.runs.empty());
       EXPECT_FALSE(experiment.description.empty());
       std::istringstream notes(magnitude_notes(experiment.runs));
-      for (std::string note; std::getline(notes, note);)  // looks for notes on wrong units; a busy link is a result
+      for (std::string note; std::getline(notes, note);)  // a busy link is a result; other notes mean a wrong unit
         EXPECT_NE(note.find("its server's link is busy"), note.npos) << note;
       if (file.find("/paper/") != file.npos) {
         EXPECT_FALSE(experiment.claims.empty());
@@ -50,8 +50,8 @@ TEST(Examples, EveryExperimentFileIsRight) {
   }
 }
 
-// With the overrides that the example's comment names. Shards as nanoGPT writes them (uint16 without a header), and as
-// llm.c does (a header of 256 numbers of 32 bits).
+// The overrides are those in the example's comment. nanoGPT writes shards as uint16 without a header; llm.c adds a
+// header of 256 numbers of 32 bits.
 TEST(Examples, TheGptOfFullSizeTakesTheShardsOfNanoGptAndLlmC) {
   const auto folder = std::filesystem::temp_directory_path() / ("syncopate-shards-" + std::to_string(getpid()));
   std::vector<std::uint16_t> tokens(1100 * 1025);
@@ -70,7 +70,8 @@ TEST(Examples, TheGptOfFullSizeTakesTheShardsOfNanoGptAndLlmC) {
                          "~datasets.tokens.train", "~datasets.tokens.test", "datasets.tokens.test_windows=1000"},
                         {.profiles = {"full"}});
     for (const syncopate::Run& run : experiment.runs) {
-      EXPECT_EQ(run.training.parameter_bytes.value() / 4, 123'653'376);  // GPT-2's 124,439,808 without its positions
+      // GPT-2 has 124,439,808 parameters. This model has no position embeddings (1024 x 768).
+      EXPECT_EQ(run.training.parameter_bytes.value() / 4, 123'653'376);
       EXPECT_EQ(run.training.memory.test_samples, 1000);
     }
     std::filesystem::remove_all(folder);

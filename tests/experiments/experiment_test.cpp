@@ -246,7 +246,7 @@ algorithm = "sync-sgd"
   EXPECT_EQ(run.training.make_objective(), nullptr);
   EXPECT_EQ(run.training.parameter_bytes, Bytes{4000});
   EXPECT_EQ(run.method, "sync-sgd");
-  EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // a data set would have to exist on reading
+  EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // reading it again would need the data
 }
 
 TEST_F(ExperimentFile, RunsKnowThePlaceOfTheirMethodAlsoWhereSweepPointsShareOne) {
