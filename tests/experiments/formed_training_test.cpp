@@ -125,7 +125,7 @@ algorithm = "sync-sgd"
     }
     EXPECT_EQ(offset, flat.numel());
   }
-  // Returns the sum of the texts' gradients, divided by their number.
+  // Returns the mean of the texts' gradients. Adds the mean loss to *loss.
   Vector gradient_of(const Vector& at, const Texts& texts, double* loss = nullptr) const {
     set(at);
     for (const std::uint32_t sample : texts) {

@@ -41,8 +41,8 @@ consensus_distance = true
 samples = 40
 )";
 
-// A model with batch normalisation: its statistics are sent with gradients, and its steps consist of several tasks. The
-// optimizer works by layers, so it needs several passes.
+// A model with batch normalisation. Its statistics are sent with gradients, and its steps consist of several tasks. The
+// optimizer, LAMB, works by layers, so each of its steps needs several passes.
 inline constexpr const char* batch_normalised_training = R"([training]
 model = "cnn"
 dataset = "fashion-mnist"

@@ -1,6 +1,6 @@
 // A first Ctrl-C ends the program within a second, whatever it is doing. Tests measure the processor time that the
-// program still takes, because other load does not affect it. (With one computing thread it cannot exceed the wall
-// time.) A process that sleeps or waits takes none. So wall time has a bound, too, which allows for a busy machine.
+// program still takes, because other load does not affect it. With one computing thread, processor time cannot exceed
+// wall time. A process that sleeps or waits takes no processor time, so wall time has a bound, too, a generous one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -127,7 +127,7 @@ TEST_F(InterruptionTest, InATimeOnlyStepOfMillionsOfMicroBatches) {
   expect_soon("run", experiment("workers = 64\nmicro_batches = 16000000\n", no_model, sync));
 }
 
-// The second run's micro-batch has about 1e12 operations and cannot be stopped within. Steps of the first run take
+// A micro-batch of the second run has about 1e12 operations and cannot be interrupted. Steps of the first run take
 // milliseconds.
 TEST_F(InterruptionTest, InOneMicroBatchOfALargeModel) {
   const auto outcome =
@@ -174,14 +174,14 @@ TEST_F(InterruptionTest, WhileDataAreGenerated) {
                          "[datasets.gaussian-mixture]\ntrain = 16000000\ndimension = 20\n");
 }
 
-// Reading 80,000 runs takes at least five times begun_s.
 TEST_F(InterruptionTest, WhileATextBecomesTokens) {
   std::string text;
-  for (int word = 0; word < 60'000'000; ++word) text += "ab ";  // three times begun_s and more
+  for (int word = 0; word < 60'000'000; ++word) text += "ab ";  // takes at least three times begun_s
   expect_soon(interrupt({"data", "tokens", "--tokenizer", "words", "--to", "out"}, text));
   EXPECT_FALSE(std::filesystem::exists(directory / "out"));
 }
 
+// Reading 80,000 runs takes at least five times begun_s.
 TEST_F(InterruptionTest, WhileASweepIsRead) {
   const auto list_of_a_hundred = [] {
     std::string list = "[1";

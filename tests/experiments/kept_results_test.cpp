@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the results are from before a change of the program. Until they are repeated, the top of their table says so.
+// Returns whether the table says that an older version of the program computed the results, which must be repeated.
 bool is_marked(const fs::path& directory) {
   std::ostringstream table;
   table << std::ifstream(directory / "table.md").rdbuf();

@@ -20,14 +20,14 @@ namespace syncopate {
 namespace {
 
 struct SamplesKept : TextLines {
-  // The last model of the same run, which also records it.
+  // Repeats the run, records its parameters too, and returns the last model.
   std::vector<float> last_model(Overrides how) {
     how.push_back("recording={samples=true,parameters=true}");
     return outcome_of(load(how).runs.at(0)).recording.parameters.at(0);
   }
 };
 
-// A threshold keeps some samples. Counted by class and by length, with a model and without.
+// The test counts the samples that the threshold keeps, by class and by length, with a model and without.
 TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
   const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=0.16}]";
   const std::string trains =
@@ -98,7 +98,7 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
     }
     expected.test_loss = told.test_loss;
     expected.test_accuracy = told.test_accuracy;
-    // The bias of the kept gradients at the last model, from all 20 steps.
+    // The bias of the kept gradients is estimated at the last model from the samples of all 20 steps.
     EXPECT_EQ(told.gradient_bias.has_value(), !run.training.time_only);
     if (told.gradient_bias) {
       const auto bias = gradient_bias(*run.training.make_objective(), last_model(how).data(), kept_ones, dropped_ones);
@@ -119,8 +119,8 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
   }
 }
 
-// Gradients are told apart by step, which needs workers that all take the same steps. Asynchronous workers do not, though
-// the samples that they were offered are known.
+// The estimate groups gradients by step, so all workers must take the same steps. Asynchronous workers do not, but the
+// samples that they were offered are known.
 TEST_F(SamplesKept, TheBiasIsEstimatedOnlyIfAllWorkersTakeTheSameSteps) {
   const std::string trains =
       "training={model='linear',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
@@ -151,7 +151,7 @@ TEST_F(SamplesKept, WithoutDroppingAllIsKept) {
   EXPECT_FALSE(summarise(silent, outcome_of(silent)).samples_kept.has_value());
 }
 
-// The numbers of kept and offered samples must agree with the accounts of micro-batches. Otherwise shares of kept
+// The numbers of kept and offered samples must agree with the run's numbers of micro-batches. Otherwise shares of kept
 // samples would contradict the drop rate.
 TEST_F(SamplesKept, SharesThatAreToldAgreeWithTheDropRate) {
   const std::string drops = "{algorithm='dropcompute',threshold_s=0.11";
@@ -194,13 +194,13 @@ TEST_F(SamplesKept, SharesThatAreToldAgreeWithTheDropRate) {
   }
 }
 
-// Kept samples that several processes report together. They equal those of the simulated cluster if a method does the
-// same on both clusters, and their number always agrees with the accounts.
+// Several processes together report kept samples. If a method does the same on the MPI and the simulated cluster, the
+// samples are the same. Their number always agrees with the number of kept micro-batches.
 
 using Json = nlohmann::json;
 
-// Worker 2 takes four times as long as the others: too long for a second micro-batch under the threshold, or for a
-// quorum.
+// Worker 2 takes four times as long as the others. It is too slow for a second micro-batch within the threshold, and
+// for a quorum.
 constexpr const char* all_kinds = R"(name = "kinds"
 [cluster]
 workers = 3
@@ -323,8 +323,8 @@ TEST_F(KeptOnRanks, IsWhatTheAccountsAndTheSimulatedClusterSay) {
             sum(mpi.at("dropcompute")["samples_kept"]["by_class"]["offered"]));
 }
 
-// Without a model it is unknown which micro-batches are in a sum. So the finished ones are reported, if all of them are
-// kept.
+// Without a model it is unknown which micro-batches are in a sum. So finished micro-batches are reported as kept, but
+// only for methods that keep all of them.
 TEST_F(KeptOnRanks, WithoutAModelIsToldWhereWhatHasEndedIsKept) {
   const std::string alone = "training.model=none training.parameters=10";
   const auto simulated = run(0, alone), mpi = run(5, alone);

@@ -1,8 +1,8 @@
 // A walk over the keys of experiment files: changing a single key must change a run's results and its hash.
 //
-// No key can be missing. Each key that a reader requests while the walk's experiments are loaded, and each word of a
-// choice, needs a case or an entry in the list of keys without an effect. So the results of all cases, which tables
-// record, show whether the program computes something else than an earlier version.
+// The walk misses no key. It records each key that is requested while its experiments are loaded, and each word of a
+// choice. Each needs a case or an entry in the list of keys without an effect. Tables record the results of all cases,
+// so they show whether the program computes something else than an earlier version.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -230,7 +230,7 @@ class KeyWalk : public testing::Test {
     for (const auto& [key, hash] : idle_) EXPECT_TRUE(known_.contains(key)) << key << " is no key any more";
     for (const auto& [key, words] : words_)
       for (const std::string& word : words)
-        // A method of the user's own needs no case, and the words of a key without an effect have none.
+        // Words of `algorithm` may be a user's own methods, and words of a key without an effect have no case.
         EXPECT_TRUE(key == "methods.algorithm" || idle_.contains(key) || !is_ours(key) ||
                     written_.contains({key, word}))
             << key << " is \"" << word << "\" in no case";

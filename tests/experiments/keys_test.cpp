@@ -489,7 +489,7 @@ const std::vector<KeyCase> synchronous = {
      {"methods.0.drop_rate=0.5", "methods.0.from_step=2", "methods.0.from_epoch=1"}},
 };
 
-// Targets from which numbers are solved, for all rules that allow them.
+// Returns the keys of the targets from which numbers are solved, for all rules that allow them.
 const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
@@ -567,7 +567,7 @@ std::string recorded_run(int stride) {
   return rows;
 }
 
-// Returns a recording of nine nodes, each of which has one fault, at a time of its own.
+// Returns a recording of nine nodes. Each has one fault, at a different time.
 std::string recorded_faults(double duration_s) {
   std::string rows = "node,start_s,duration_s\n";
   for (int node = 0; node < 9; ++node) rows += fmt::format("{},{},{}\n", node, 0.01 + 0.015 * node, duration_s);

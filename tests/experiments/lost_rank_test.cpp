@@ -194,7 +194,7 @@ TEST_F(DevMpirun, SaysWhyItsOutputIsLost) {
   const ProgramOutcome closed = mpirun_with(">&-");
   EXPECT_EQ(closed.status, 1);
   EXPECT_EQ(closed.err, "dev: standard output could not be written: Bad file descriptor\n");
-  // The status is written to a file, because a pipeline's status is the reader's, which ends at once without reading.
+  // The status goes to a file, because the shell returns the status of `true`, which ends at once without reading.
   program("launcher", "sleep 0.5; echo the table");
   mpirun_with("2>said.txt; echo $? >status.txt; } | { true");
   EXPECT_EQ(read("status.txt"), "1\n");

@@ -232,7 +232,7 @@ TEST_F(Measurements, BadKeysAreSaid) {
   EXPECT_THAT(faults({"measurements.sharpness=true"}), HasSubstr("measurements.sharpness"));
 }
 
-// Modules that lack derivatives, such as a user's module that takes texts. Distances of models need no derivatives.
+// For some modules no derivatives are available, such as a user's module that takes texts. Distances need none.
 TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   TrainingSection training;
   training.objective.why_no_derivative = "these are not there";
@@ -390,7 +390,7 @@ TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
   }
 }
 
-// The time to the target is that of the first of these evaluations that meets it.
+// The time to the target is the time of the first evaluation that meets the target.
 TEST_F(EvaluationTimes, TimeToTargetGoesByThem) {
   const Outcome outcome = outcome_with("algorithm='sync-sgd'");
   const double reached = outcome.recording.metrics[0].evaluation->test_loss * std::pow(0.9, 2 * 5);  // after step 5
@@ -450,8 +450,8 @@ class IndividualModelsInFiles : public MethodOutcomes {
   }
 };
 
-// Gradients are linear, and mixing keeps the mean. So the mean is the model of synchronous SGD after as many steps. No
-// worker has that model.
+// Gradients are linear, and mixing keeps the mean. So the mean is the model of synchronous SGD after the same number of
+// steps. No worker has that model.
 TEST_F(IndividualModelsInFiles, TheMeanOfAllIsEvaluated) {
   const Outcome synchronous = outcome_with("algorithm='sync-sgd'");
   for (const auto* method : {"algorithm='decentralized-sgd'", "algorithm='stochastic-gradient-push'",

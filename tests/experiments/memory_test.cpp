@@ -65,7 +65,7 @@ TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
               AllOf(HasSubstr("delays.0.file = \"t.csv.gz\"; the memory does not suffice"), HasSubstr("bytes")));
 }
 
-// Workers in lockstep, workers on fibers, and workers in a command that executes no run.
+// The three cases are workers in lockstep, workers on fibers, and a command that executes no run.
 TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
   write("e.toml", std::string(time_only) + "label = \"method\"\n");
   const auto limited = [&](const std::string& command, int megabytes) {
@@ -130,8 +130,8 @@ period = { rule = "constant", steps = 4 }
                                                      " --oversubscribe -n 4 '" SYNCOPATE_PROGRAM "' " +
                                                          run + " --cluster simulated");
   constexpr std::int64_t model = 2 * 4 * 1'490'000;
-  // One process has 24 models and each of four has 6, so 18 are saved. Data exchanged between processes take a part of
-  // this.
+  // One process has 24 models and each of four has 6, so 18 are saved. Data exchanged between processes take some of
+  // this memory.
   EXPECT_GT(one - four, 12 * model) << one << " " << four;
 }
 
@@ -156,7 +156,7 @@ label = "other"
 algorithm = "sync-sgd"
 )";
 
-// LibTorch's memory counts in the same way for several processes, although one may have loaded it already.
+// Each of several processes counts LibTorch's memory like a single one, even if it has loaded LibTorch already.
 TEST_F(MemoryLimits, APartThatIsTooSmallForOneOfSeveralProcessesIsRefusedAsItIsForOne) {
   write("n.toml", two_small_networks);
   const auto limited = [&](const std::string& options) {

@@ -120,7 +120,8 @@ TEST(LengthMeter, FindsTheCostOfOwnTokensWherePaddingIsAskedForNothing) {
   EXPECT_NEAR(fit.cost.per_padded_token_s, cost.per_padded_token_s, 1e-11);
 }
 
-// The first visits to a micro-batch are slow, because libraries initialise themselves, and later ones sometimes are.
+// The first two visits to a micro-batch are slow, because libraries initialise themselves. So is every seventh later
+// visit.
 TEST(LengthMeter, IsNotMisledByRareDisturbancesNorByTheFirstGradients) {
   const ContentCost cost{.base_s = 2e-3, .per_token_s = 3e-5};
   int calls = 0;
@@ -184,8 +185,8 @@ TEST(LengthMeter, GivesUpRoundsWhereGradientsAreSlow) {
   EXPECT_LT(meter.now_s, 100 + 35);
 }
 
-// Which part of a micro-batch a measurement times, and what is in memory meanwhile. The clock is moved by gradients and
-// their release, and gradients are counted.
+// A measurement times only a part of a micro-batch and holds few gradients in memory. Here the clock advances only when
+// a gradient is computed or released, and the objective counts the gradients that are held.
 
 constexpr double gradient_s = 1e-3, release_s = 5e-3;
 

@@ -188,7 +188,7 @@ TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {
   }
 }
 
-// Only rank 0 finds the end of the common phase or produces it, but all ranks start from it.
+// Only rank 0 reads the last model of a finished common phase, or gets that of a new one. All ranks start from it.
 TEST_F(MpiRun, ACommonPhaseEndsForAllRanksWhereItDoesOnVirtualTime) {
   const std::string file = write("e.toml", with_servers);
   const auto last_model = [&](const std::string& results, int ranks) {

@@ -302,7 +302,7 @@ TEST_F(TraceReplayFile, TakesTheRecordedDurations) {
   EXPECT_DOUBLE_EQ(seconds({"cluster.worker_factors=[1,1,2]"}), 4 * (3 + 13 + 23));
   EXPECT_DOUBLE_EQ(seconds({"delays=[{kind='constant',value=1}]"}), 2 * (4 + 14 + 24));
   EXPECT_NEAR(seconds({"delays=[{kind='constant',value=0.5,unit='micro_batch',workers=[0]}]", "budget.steps=1"}),
-              2 + 166.0 / 23, 1e-8);  // the delay, 0.5 of the mean row of 166 s / 23, comes twice
+              2 + 166.0 / 23, 1e-8);  // two delays, each half of the mean duration of 166 s / 23
   // With local steps, a round takes as long as the worker with the largest sum of step times.
   EXPECT_DOUBLE_EQ(seconds({"methods=[{algorithm='local-sgd',period={rule='constant',steps=3}}]"}), 2 * (3 + 13 + 23));
 }
@@ -397,8 +397,8 @@ TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {
   EXPECT_NE(load().runs.at(0).hash, before);
 }
 
-// A resolved configuration is the same run in another directory, and when it is run from another directory. The path of
-// its trace is absolute and not hashed. If the trace's contents differ, it is refused.
+// A resolved configuration stays the same run in another directory, because the path of its trace is absolute and not
+// hashed. If the trace's contents differ, the configuration is refused.
 TEST_F(TraceReplayFile, ARecordedConfigurationFindsItsTraceFromElsewhere) {
   const auto run = load().runs.at(0);
   EXPECT_THAT(run.resolved_toml, HasSubstr((file.parent_path() / name).string()));
