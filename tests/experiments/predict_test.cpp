@@ -206,9 +206,9 @@ TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
   EXPECT_NO_THROW(load_experiment(file, {"delays.0.shape=1.1"}, {.finite_means = true}));
 }
 
-// `predict` for methods whose rounds change during a run. The first steps represent the run only if the schedule has as
-// many rounds per step in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step and 1 s per
-// round.
+// `predict` for methods whose rounds change during a run. The first steps represent the run only if the schedule has
+// the same number of rounds per step in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step
+// and 1 s per round.
 
 using testing::HasSubstr;
 
@@ -376,8 +376,8 @@ TEST_F(PredictedSchedules, OfFewRoundsTheLastOneIsNotForgotten) {
   }
 }
 
-// Workers that begin together also arrive together. So the simulated part must end when all workers have arrived, and
-// the part before it too.
+// Workers that begin together also arrive together. So the simulated steps, and the first ones that are left out as not
+// representative, must both end when all workers have arrived.
 TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCycles) {
   for (const int steps : {300, 1000, 5000}) {
     const PredictedMethod together = predicted(
@@ -942,11 +942,11 @@ TEST_F(PredictedFormulas, OfAnExchangeDuringTheBackwardPassGoesByWhenBucketsAreR
     ASSERT_EQ(method.formulas.size(), 2u);
     const FormulaTime& sampled = method.formulas.back();
     EXPECT_TRUE(sampled.prediction.is_sampled);
-    // The formula's drawn steps are those of the simulation.
+    // The formula draws the same steps as the simulation.
     EXPECT_NEAR(sampled.prediction.step_time_s, method.simulated->step_time_s, 1e-6 * plain_s);
     EXPECT_NEAR(sampled.prediction.communication_share().value(), method.simulated->communication_share, 1e-4);
     EXPECT_LE(sampled.prediction.step_time_s, plain_s * (1 + 1e-6));
-    // The baseline of S_eff overlaps too.
+    // In the baseline of S_eff, exchanges overlap with the backward pass, too.
     EXPECT_EQ(sampled.prediction.effective_speedup(), 1);
   }
   EXPECT_LT(predicted("'sync-sgd'", ", overlap={buckets=8}").simulated->step_time_s, 0.99 * plain_s);
@@ -997,8 +997,8 @@ TEST_F(PredictedSpeedup, SpeedUpsAndSharesAreThoseOfTheSteps) {
   }
 }
 
-// S_eff varies between seeds by no more than its error, and by less because a seed's methods have the same delays. The
-// standard deviation over 30 seeds itself has an error of 13 %.
+// The standard deviation of S_eff between seeds must not exceed S_eff's error. It is smaller, because methods with the
+// same seed have the same delays. The standard deviation over 30 seeds itself has an error of 13 %.
 TEST_F(PredictedSpeedup, SpeedUpsOfSeedsLieAboutTheirErrorApart) {
   constexpr int seeds = 30;
   std::map<std::string, std::vector<double>> simulated, by_formula;
@@ -1104,7 +1104,7 @@ TEST_F(PredictedSpeedup, MethodsWhoseMicroBatchesAreMeasuredApartAreInOneSetting
     EXPECT_NEAR(formula.prediction.effective_speedup(), 2.5, 1e-6) << formula.prediction.formula;
 }
 
-// The key is swept only for another method, so the baseline occurs once for all of its values.
+// The key is swept only for another method, so the baseline occurs once for all values of the key.
 TEST_F(PredictedSpeedup, ABaselineThatASweptKeyDoesNotConcernStandsBehindAllItsPoints) {
   const auto methods =
       predict(load({"methods=[{algorithm='sync-sgd',training={clip_norm=1}},{label='drop',"
@@ -1474,7 +1474,7 @@ TEST_F(TimeSimulation, OfManyStepsItIsThatOfTwentyFiveBatches) {
   EXPECT_NEAR(*simulate_time(run, 1000).error_s, error_of(means), 1e-9);
 }
 
-// In the 20 steps in which the threshold is found nothing is dropped. After that, every step drops as much on average.
+// Nothing is dropped in the 20 steps in which the threshold is found. After them, the mean drop rate is constant.
 TEST_F(TimeSimulation, TheRestIsLikeTheSettledPart) {
   write(std::string(small) +
         "[[methods]]\nlabel = \"automatic\"\nalgorithm = \"dropcompute\"\n"

@@ -1,6 +1,6 @@
-// Ranks under mpirun that cannot run, or would run something different. Whichever rank it is, and however far it has
-// come, all ranks end with status 2 within seconds, nothing has been run, and one message names the rank, its host and
-// the reason.
+// One rank under mpirun cannot run, or would run something different from the other ranks. Then all ranks end with
+// status 2 within seconds, without running anything. One message names this rank, its host and the reason. Each rank
+// may be the one that differs, and at any point before the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -131,8 +131,8 @@ void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers)
   }
   const RunTotals& totals = *outcome.totals;
   for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
-  // Which of these counts agree depends on the method, and is read off the undisturbed run. A run that kept nothing
-  // (every trial took longer than the method's limit, on a busy machine) does not tell.
+  // The undisturbed run decides which of these counts to compare, because the method determines which ones agree. A
+  // run that kept nothing decides nothing: on a busy machine, every trial may take longer than the method's limit.
   const bool tells = total(plain.totals->kept) > 0;
   // At the end a region may have kept micro-batches that no row of the global server contains.
   if (tells && servers.regions == 0 && kept_in_rows(plain) == total(plain.totals->kept)) {
@@ -208,7 +208,7 @@ class RankCheckpointsOf : public testing::Test {
     }
   }
 
-  // Leaves the run at `times` random checkpoints and resumes it, each time in a new run.
+  // Compares an undisturbed run with `times` runs that are left at a random checkpoint and resumed.
   void expect_same_after_leaving(const syncopate::Run& of, int times) const {
     SCOPED_TRACE(of.method);
     const Outcome plain = *run(of, nullptr);
@@ -263,8 +263,8 @@ state = "lost"
   expect_same_after_leaving(load(cluster + linear + outages + held::text_of(held::that_lose_state)), 2);
 }
 
-// Without this rule, ranks that hardly get a core would do nothing but write checkpoints, because the next one would be
-// due as soon as the last one is written.
+// Without this rule, the next checkpoint may be due as soon as the last one is written. Ranks that hardly get a core
+// would then do nothing but write checkpoints.
 TEST_F(RankCheckpointsOf, LeaveTheRunAsMuchTimeAsTheyTake) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds slow{300};  // every_s is 10 ms

@@ -63,7 +63,8 @@ Log read_log() {
   return log;
 }
 
-// Times of the run's workers in the recorded steps, drawn separately. Indices: [worker][step][micro-batch].
+// The times of the run's workers in the recorded steps, drawn without a simulation. Indices:
+// [worker][step][micro-batch].
 struct Draws {
   explicit Draws(const Run& run) {
     std::vector<Duration> row(micro_batches);
@@ -125,7 +126,7 @@ struct Simulated {
       dropped += static_cast<double>(round.dropped);
     }
     drop_rate = dropped / (kept + dropped);
-    // Worker 0 logs a step's time after its sleep, so the time has this sleep and lacks that of the step before.
+    // Worker 0 logs a step's time after its sleep. So the time includes this sleep, and excludes the previous step's.
     double before_s = 0;
     for (int i = first_recorded; i < first_threshold; ++i) {
       const double sleep_s = to_seconds(run.cluster.pauses->sleep(Rank{0}, Step{i}, micro_batches - 1));
@@ -208,9 +209,9 @@ class ReferenceRun : public testing::Test {
 
 TEST_F(ReferenceRun, OnItsTwoClocksItIsTheLogs) {
   const Figures ours = figures_of("two clocks", &Draws::by_micro_batch, [](const Simulated& run, const auto& found) {
-    // At the threshold some worker always computes a backward pass. It ends at most 0.424 x 0.52 s later (the backward
-    // pass's share of a micro-batch about five standard deviations of the jitter above the mean), and so does the
-    // trailing work.
+    // At the threshold some worker always computes a backward pass, which takes 0.424 of a micro-batch. A micro-batch
+    // takes at most 0.52 s, about five standard deviations of the jitter above the mean. So the pass ends at most
+    // 0.424 x 0.52 s after the threshold, and is followed by the trailing work.
     const double shortest_s = *std::min_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     const double longest_s = *std::max_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     EXPECT_GT(shortest_s, found.threshold + all_reduce_s);
@@ -226,8 +227,8 @@ TEST_F(ReferenceRun, OnItsTwoClocksItIsTheLogs) {
   EXPECT_GT(ours.correlation, 0.95);  // the noise alone gives 0.932
   EXPECT_NEAR(ours.quiet_step_s, mean(log.step_s, 1, first_recorded), 0.02 * 8);
   EXPECT_NEAR(ours.realised_step_s, mean(log.step_s, first_threshold + 2, log.step_s.size()), 0.02 * 6.81);
-  // Rank 0 logs a sum of losses, divided by 12. It includes all micro-batches that the rank computed and one that it
-  // did not finish.
+  // Rank 0 logs a sum of losses, divided by 12. The sum includes all micro-batches that the rank computed, and one that
+  // it did not finish.
   const std::size_t end = log.step_s.size();
   const double entries =
       micro_batches * mean(log.average_loss, first_threshold + 2, end) / mean(log.last_loss, first_threshold + 2, end);
@@ -242,8 +243,8 @@ TEST_F(ReferenceRun, OnOneClockThePredictionComesTrue) {
     const double shortest_s = *std::min_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     EXPECT_GT(shortest_s, found.threshold + all_reduce_s - 1e-6);
     EXPECT_LT(run.realised_step_s(), found.threshold + all_reduce_s + trailing_s);
-    // The times of 16 x 44 steps of workers were recorded, with 8 independent noises. The drop rate of about 0.06
-    // varies by 0.1 from step to step.
+    // The search has the times of 44 steps of 16 workers. Both servers had the same noise, so the times of only 8
+    // workers are independent. The drop rate of about 0.06 varies by 0.1 from step to step.
     EXPECT_NEAR(run.drop_rate, found.drop_rate, 0.02);
   });
   EXPECT_NEAR(ours.realised_drop, ours.predicted_drop, 0.01);

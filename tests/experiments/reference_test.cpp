@@ -72,7 +72,7 @@ TEST(Listing, IsThatOfTheKindAskedFor) {
   for (const std::string_view kind : listed_kinds) EXPECT_THAT(listing(""), HasSubstr(listing(kind).substr(0, 40)));
 }
 
-// A name of each group, and a text that is only in its listing.
+// A name of each group, and a text that occurs only in the listing of this name.
 TEST(Listing, OfANameHasItsSentenceItsPaperAndItsKeys) {
   const std::vector<std::pair<const char*, const char*>> keys = {
       {"dropcompute", "threshold_s: a number above 0, in s; may be left out After what time"},
@@ -283,7 +283,7 @@ TEST(DescribedKeys, AreAllThatTheReadersOfTheExamplesKnow) {
   for (const auto& entry : fs::directory_iterator(checkout / "experiments/examples"))
     if (entry.path().extension() == ".toml") files.push_back(entry.path());
   EXPECT_GT(files.size(), 20u);
-  // Tables that contain only tables, and keys that the program knows only to refuse them.
+  // These keys need no description: they are tables of tables, or the program knows them only to refuse them.
   const std::set<std::string> without_description = {"models", "datasets", "models.linear"};
   for (const fs::path& file : files)
     for (const KnownKey& key : load_experiment(file, {}).known_keys) {

@@ -72,8 +72,8 @@ class ResultsByVersion {
     return newest;
   }
 
-  // Compares numbers that BLAS has computed. Kernels and library versions make differences in the seventh digit, which
-  // compression to a few bits sometimes turns into a whole quantisation step. A diverging run amplifies them, so no run
+  // Compares numbers that BLAS has computed. Kernels and library versions differ in the seventh digit. Compression to a
+  // few bits sometimes turns this into a whole quantisation step. A diverging run amplifies such differences, so no run
   // here may diverge.
   static bool is_same(const Json& found, const Json& before) {
     constexpr double tolerance = 3e-4;

@@ -19,7 +19,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 enum class Losses { rounded, left_out };
 
-// Returns a digest of the numbers in metrics.csv and steps.csv, and of the accounts.
+// Returns a digest of the numbers in metrics.csv and steps.csv, and of the run's totals.
 inline std::string digest_of(const Outcome& outcome, Losses losses) {
   std::string text;
   const auto add = [&text](const auto&... numbers) { (fmt::format_to(std::back_inserter(text), "{} ", numbers), ...); };

@@ -167,7 +167,7 @@ TEST_F(TimeByArithmetic, CountsTheStepsOfEachWorkersModel) {
   EXPECT_NEAR(time_by_arithmetic(run, 1).value() - together, 1000 * 3 * 4e8 / 1e10, 0.5);
 }
 
-// One row of arrivals per step and worker, whatever the number of micro-batches.
+// The recorded arrivals have one row per step and worker, whatever the number of micro-batches.
 TEST_F(TimeByArithmetic, ArrivalsOnTheDiskAreOfStepsNotOfMicroBatches) {
   syncopate::Run& run = network();
   const auto of_arrivals = [&](int micro_batches) {

@@ -491,7 +491,7 @@ TEST_F(FinishedRuns, AreRepeatedWhereTheyLackWhatIsToBeRecorded) {
   }
 }
 
-// A method's position in the file determines the order of figures. It may differ from that when the run was executed.
+// A method's position in the file determines the order of figures. It may have changed since the run was executed.
 TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
   experiment_.runs[0].method_index = 7;
   const auto found = finished_before(directory(0), experiment_.runs[0]);

@@ -247,7 +247,7 @@ class Slurm(unittest.TestCase):
         finished = re.findall(r"run (\d+) of 8: .*: finished after", "".join(outputs))
         self.assertEqual(sorted(map(int, finished)), list(range(1, 9)), "each run once")
         self.assertIn("resumes from its checkpoint", "".join(outputs))
-        # The interrupted tasks gave their runs back. Otherwise others would have found that the owner has ended.
+        # The interrupted tasks gave up their leases of runs. Otherwise other tasks would have taken the runs over.
         self.assertNotIn("taken over", "".join(outputs))
         self.assertEqual([text.count("samples/s") for text in outputs], [0, 2, 2, 2])  # twice in a table
         self.assertEqual(self.metrics("array"), self.metrics("alone"))

@@ -57,8 +57,8 @@ TEST_F(SampledRounds, OfEqualRoundsAreExact) {
   EXPECT_NEAR(*sampled.total_time_s, 0.2 * steps, 1e-5);
 }
 
-// In these methods, workers wait for averages or continue for a round while an average is under way, averages are over
-// groups or of fragments, and steps are dropped or replaced by pulls.
+// Workers of these methods wait for averages, or continue for a round meanwhile. Averages are over all workers, over
+// groups, or of fragments. Steps may be dropped or replaced by pulls.
 TEST_F(SampledRounds, AreThoseOfTheWholeRunWithinTheirError) {
   for (const char* method :
        {"algorithm='local-sgd',", "algorithm='outer-local-sgd',outer={name='plain'},",

@@ -1,4 +1,5 @@
-// The spans of a simulated run are its accounts, in order. Tested for methods of every family, without a model.
+// In a simulated run, the spans of a worker add up to its account of time. Tested for methods of every family, without
+// a model.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -190,7 +191,8 @@ TEST_F(Timelines, OutagesArePartsOfThem) {
   }
 }
 
-// Compares drawn micro-batches with each worker's kept micro-batches in the totals, which methods with a server count.
+// A worker's spans must show as many computed micro-batches as its total of kept ones. Methods with a server have this
+// total for each worker.
 TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   const Experiment experiment = load("exponential", "mean");
   for (const auto& run : experiment.runs) {

@@ -234,8 +234,8 @@ class TunedByTime : public testing::Test {
 };
 
 TEST_F(TunedByTime, TrialsThatMissTheTargetAreRankedByRestrictedTime) {
-  // All trials are known until 50, the horizon. The means are 50 (50, and 80 cut to 50), 40 (30, and 60 cut to 50) and
-  // 50 (50, and 90 cut to 50).
+  // A trial that missed the target ends at 50, so times are cut to this horizon. The means are 50 (50, and 80 cut to
+  // 50), 40 (30, and 60 cut to 50) and 50 (50, and 90 cut to 50).
   tune({{{50, {}}, {80, {}}}, {{30, {}}, {60, 0.02}}, {{50, 0.1}, {90, 0.1}}});
   EXPECT_EQ(result.chosen, 1u);
   EXPECT_EQ(result.horizon, 50);
@@ -252,7 +252,7 @@ TEST_F(TunedByTime, OfThoseThatAllMissTheOneThatCameNearestIsChosen) {
   tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.03}}, {{60, 0.02}, {60, 0.03}}});
   EXPECT_EQ(result.chosen, 1u);
   EXPECT_DOUBLE_EQ(*result.settings[1].mean, 60);
-  // The third setting's trials end after the others, and reach the target only then.
+  // The third setting's trials reach the target after all other trials have ended.
   tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.01}}, {{70, {}}, {75, {}}}});
   EXPECT_EQ(result.chosen, 2u);
 }

@@ -1,6 +1,6 @@
-"""No function in the libraries named on the command line is empty, and no cold part of a function is. The unwind
-entry of an empty function would have the address of the next function. Since lld keeps only one entry per address,
-exceptions of that function would find no handler."""
+"""No function, and no cold part of a function, is empty in the libraries named on the command line. The unwind entry
+of an empty function would have the address of the next function. Since lld keeps only one entry per address,
+exceptions in the next function would find no handler."""
 
 import re
 import subprocess
