@@ -473,7 +473,7 @@ TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
   EXPECT_EQ(faults({}), "") << "what check prints says everywhere = false";
 }
 
-// In a table two equal claims could not be distinguished, or one claim would count twice.
+// Claims with the same sentence could not be distinguished in a table. A claim in two wordings would count twice.
 TEST_F(ClaimSection, StandsThereOnce) {
   const auto two = [&](const std::string& first, const std::string& second) {
     return faults_of(first + "[[claim]]\n" + second, sweep);

@@ -82,7 +82,7 @@ TEST_F(MagnitudeNotes, AThresholdInMillisecondsNeverDrops) {
 }
 
 // A gradient of 4 MB takes 3.2 ms at 1.25e9 bytes per second. So four gradients occupy the server's link for 12.8 ms,
-// and four models occupy it for as long in the other direction. A step takes at least 40 ms. At a tenth of the
+// and four models occupy its other direction for the same time. A step takes at least 40 ms. At a tenth of the
 // bandwidth the link needs 128 ms.
 TEST_F(MagnitudeNotes, AServersLinkThatWorkersWaitFor) {
   const std::string server = "'methods=[{algorithm=\"async-sgd\"}]'";

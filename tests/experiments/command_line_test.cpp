@@ -309,7 +309,7 @@ TEST_F(CommandLine, FaultsSayWhatWouldBeRight) {
   EXPECT_THAT(pareto, testing::Not(HasSubstr("did you mean")));
 }
 
-// What a terminal receives if the built program reads faulty or hostile files.
+// The built program's output to a terminal when it reads faulty or hostile files.
 
 using testing::AllOf;
 using testing::HasSubstr;

@@ -131,7 +131,7 @@ TEST_F(Compare, ADeclaredNetworkIsNamedWithWhatToSet) {
 }
 
 // Scripts replace MPI's launcher. They copy the simulated results to the place of MPI's, as if both clusters agreed to
-// the last bit, and write their arguments to asked.txt, one line each.
+// the last bit. Each call adds a line with its arguments to asked.txt.
 class CompareWithoutMpi : public Compare {
  protected:
   // Returns a launcher that fails for methods with this number of ranks.

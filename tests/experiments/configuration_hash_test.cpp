@@ -238,7 +238,7 @@ TEST_F(RelativeDirectory, ThatIsNowhereIsSaidToBeInNeitherPlace) {
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }),
               testing::AllOf(HasSubstr((directory_ / "beside/nowhere").string() + ": no such directory"),
                              HasSubstr("nor " + (directory_ / "working/nowhere").string())));
-  // If both places are the same, the fault names it once.
+  // If both folders are the same, the fault names the folder once.
   fs::current_path(directory_ / "beside");
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }), testing::Not(HasSubstr("nor ")));
   // A place with a file instead of a data set is not skipped: the fault names the file.

@@ -1,6 +1,7 @@
 // A first Ctrl-C ends the program within a second, whatever it is doing. Tests measure the processor time that the
 // program still takes, because other load does not affect it. With one computing thread, processor time cannot exceed
-// wall time. A process that sleeps or waits takes no processor time, so wall time has a bound, too, a generous one.
+// wall time. A process that sleeps or waits takes no processor time. So wall time also has a bound, which allows for a
+// busy machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -300,8 +301,8 @@ TEST_F(InterruptedCompare, TakesItsRanksWithItWhereItIsKilled) {
   EXPECT_TRUE(all_end_soon());
 }
 
-// If ranks on two nodes without shared memory are interrupted, one rank reports it. Both nodes are this machine:
-// each of the launcher's daemons considers itself alone on a node.
+// If ranks on two nodes without shared memory are interrupted, one rank reports the interruption. Both nodes are this
+// machine: each of the launcher's daemons considers itself alone on a node.
 
 // The second run takes days, which ranks spend almost entirely sleeping.
 constexpr const char* nodes_experiment = R"(name = "nodes"

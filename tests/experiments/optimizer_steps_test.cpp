@@ -174,7 +174,7 @@ algorithm = "sync-sgd"
     return all_of(*make_gaussian_mixture({.classes = 3, .dimension = 4, .train = 32, .test = 6}, 3));
   }
 
-  // Trains with each of the declared optimizers in both ways, and compares the results.
+  // Trains with each of the declared optimizers, by runs and by torch::optim, and compares the results.
   void compare(const std::string& toml, const std::vector<std::string>& overrides,
                const std::function<torch::nn::Sequential()>& make_module, const Data& data) {
     write("experiment.toml", toml);

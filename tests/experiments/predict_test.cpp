@@ -376,8 +376,8 @@ TEST_F(PredictedSchedules, OfFewRoundsTheLastOneIsNotForgotten) {
   }
 }
 
-// Workers that begin together also arrive together. So the simulated steps, and the first ones that are left out as not
-// representative, must both end when all workers have arrived.
+// Workers that begin together also arrive together. So the start-up steps, and the steps to extrapolate, must both end
+// when all workers have arrived.
 TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCycles) {
   for (const int steps : {300, 1000, 5000}) {
     const PredictedMethod together = predicted(
@@ -978,7 +978,7 @@ using testing::HasSubstr;
 struct PredictedSpeedup : AllMethods {};
 
 // S_eff counts micro-batches that went into the model. Without delays and jitter it follows from the drop rate and the
-// time of a step, in which workers compute 8 micro-batches of 10 ms or, under the threshold, 4.
+// time of a step. In a step, workers compute 8 micro-batches of 10 ms, or 4 under the threshold.
 TEST_F(PredictedSpeedup, SpeedUpsAndSharesAreThoseOfTheSteps) {
   const auto methods = predict(load({"network.latency_s=0.005"}));
   ASSERT_EQ(methods.size(), 2u);

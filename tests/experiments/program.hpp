@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-// The environment in which mpirun accepts root, uses only shared memory for messages, and (in Open MPI 4) prints
-// nothing about ranks that end with a status other than 0.
+// In this environment, mpirun accepts root and uses only shared memory for messages. Open MPI 4 prints nothing about
+// ranks that end with a status other than 0.
 #define SYNCOPATE_QUIET_MPI                                    \
   "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " \
   "OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl=^tcp"
@@ -81,8 +81,8 @@ class ProgramTest : public testing::Test {
     return text.str();
   }
 
-  // Returns the files and folders below this folder, also while the program adds, renames and removes some. Where it
-  // removes one at this moment, the list may end there.
+  // Returns the files and folders below this folder, even while the program adds, renames and removes some. The list
+  // may end early at an entry that the program has just removed.
   std::vector<std::filesystem::path> paths_below(const std::string& folder) const {
     std::vector<std::filesystem::path> paths;
     std::error_code gone;

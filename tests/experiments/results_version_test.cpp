@@ -88,7 +88,7 @@ TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
 }
 
 // Since version 7 messages share links. The list in run_hash.cpp names the methods that this does not affect, because
-// it must also be valid for old files. This test compares it with the methods' traits.
+// it must also be valid for old files. This test compares the list with the methods' traits.
 TEST(ResultsVersion, OfMethodsThatSendMessagesOverLinksIsAtLeastSeven) {
   const auto file = std::filesystem::path(testing::TempDir()) / fmt::format("syncopate-links-{}.toml", getpid());
   int methods = 0;

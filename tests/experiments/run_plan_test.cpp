@@ -271,8 +271,8 @@ algorithm = "sync-sgd"
   EXPECT_FALSE(std::filesystem::exists(directory / "results")) << "nothing is kept of it";
 }
 
-// A sum of P = 1 MB among four workers sends 6 MB: 100 times with synchronous SGD, 10 times with Local SGD. What backup
-// workers send depends on delays.
+// A sum of P = 1 MB among four workers sends 6 MB: 100 times with synchronous SGD, 10 times with Local SGD. The bytes
+// of backup workers depend on delays.
 TEST_F(PlanProgram, CheckSaysTheBytesOfARunAsFarAsTheyAreKnown) {
   const std::string file =
       write("b.toml", std::string(time_only) +

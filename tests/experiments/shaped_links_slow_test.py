@@ -23,8 +23,8 @@ TOLERANCE = 0.10
 # the consent would wait in the queue behind outgoing models.
 MPI_SENDS_AT_ONCE = dict.fromkeys(("btl_tcp_eager_limit", "btl_tcp_rndv_eager_limit", "btl_tcp_max_send_size"), "1000000")
 # TCP lets messages of several connections share a link evenly, but the model sends one after the other. With usual
-# windows backup workers took 0.31 s per step here, and 0.23 s in the model. With these settings, and with the rate
-# limited at a switch between the hosts, whole messages wait in the queue, which sends them in the model's order.
+# windows, a step of backup workers took 0.31 s here, and 0.23 s in the model. With these settings, whole messages wait
+# in the queue of the switch that limits the rate. The switch sends them in the model's order.
 KERNEL = {"ip_forward": 1, "tcp_slow_start_after_idle": 0, "tcp_wmem": "4096 1048576 8388608",
           "tcp_rmem": "4096 1048576 8388608", "tcp_limit_output_bytes": 4194304}
 

@@ -97,7 +97,7 @@ TEST_F(Thresholds, TheTableHasWhatTheJsonHas) {
 }
 
 // The slowest worker takes 3 s in a step, and the network 0.5 s, which is T^c. A threshold just above 1 s would keep
-// four of six micro-batches in 1.5 s instead of 3.5 s, and a threshold just above 1.5 s would keep five of them in 2 s.
+// four of six micro-batches in 1.5 s instead of 3.5 s. A threshold just above 1.5 s would keep five of them in 2 s.
 TEST_F(Thresholds, OfARunHaveItsOwnSerialTime) {
   write("times.csv",
         "worker,step,micro_batch,duration_s\n0,0,0,0.5\n0,0,1,0.5\n1,0,0,1\n1,0,1,2\n2,0,0,0.5\n2,0,1,1\n");

@@ -210,7 +210,8 @@ TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   }
 }
 
-// A server's link transfers each gradient once, with its sender, for the time of its bytes, and one at a time.
+// A server's link carries one gradient at a time. Each gradient occurs once, names its sender, and takes the time of
+// its bytes.
 TEST_F(Timelines, ServersLinksCarryOneMessageAfterTheOther) {
   constexpr Duration transfer = std::chrono::microseconds(400);  // time of 40,000 bytes
   const Experiment experiment = load("exponential", "mean");

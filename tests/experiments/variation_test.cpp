@@ -899,9 +899,9 @@ TEST_F(OwnTraining, DoesNotRepeatTheFilesFaults) {
   EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 0) << found;
 }
 
-// The file's warm-up applies to three trainings: the file's of 60 steps, the method's of 120, and the phase's of 10.
-// However many of them are shorter than the warm-up, there is one message. If only the phase is shorter, the message
-// is about the phase.
+// The file's warm-up applies to three trainings: the file's of 60 steps, the method's of 120, and the phase's of 10. If
+// it is longer than several of them, there is still one message. If it is longer than the phase alone, the message is
+// about the phase.
 TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
   const auto found = [&](int warmup, const std::string& own) {
     write(std::string(small) + "[methods.training]\n" + own + "\n[training.common]\nepochs = 1\n");
