@@ -136,7 +136,7 @@ class WrittenModel : public LoadedText {
     write_idx("t10k-labels-idx1-ubyte", {test_images}, 10);
   }
 
-  // Four workers of different speed. The last step is none of those that evaluation.every_steps selects.
+  // Four workers of different speed. The last step is no multiple of evaluation.every_steps.
   std::string head() const {
     return fmt::format(R"(name = "written"
 budget.steps = 8

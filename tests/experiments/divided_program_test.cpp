@@ -106,7 +106,7 @@ struct DividedProgram : ProgramTest {
     return rows;
   }
 
-  // Numbers from arithmetic may differ by rounding. All others must be equal.
+  // Losses and accuracies may differ by rounding. All other numbers must be equal.
   void expect_same_metrics(const std::string& results, const std::string& others) const {
     const auto one = files(results, "metrics.csv"), other = files(others, "metrics.csv");
     ASSERT_EQ(one.size(), 4u);

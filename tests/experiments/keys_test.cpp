@@ -609,7 +609,8 @@ constexpr const char* two_servers =
     "network={kind='two-level',latency_s=0.01,bandwidth_bytes_per_s=1e6,group_size=2,"
     "inside={latency_s=0.001,bandwidth_bytes_per_s=1e7}}";
 
-// Networks with a link that differs from the others. Messages use the links; exchanges start during the backward pass.
+// Networks for messages, in which worker 1's link differs from the others, and networks with exchanges that start
+// during the backward pass.
 constexpr const char* messages = "methods=[{algorithm='async-sgd'}]";
 std::string with_links(const std::string& network, bool has_server = true) {
   return "network={" + network + ",links=[{workers=[1],latency_s=0.003,bandwidth_bytes_per_s=4e5}]" +

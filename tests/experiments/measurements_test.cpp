@@ -249,7 +249,8 @@ TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   EXPECT_EQ(faults_of("step_gradient_norm"), "");
 }
 
-// The fault is found before anything runs. The module computes only in float32.
+// The second module converts its inputs to float32, so its derivatives cannot be computed in double precision. The
+// fault is found before anything runs.
 TEST_F(Measurements, NeedAModuleOfOnesOwnThatHasDerivatives) {
   const std::string module = file.string() + ".pt";
   const auto faults_with = [&](const std::string& forward) {

@@ -185,8 +185,8 @@ TEST(LengthMeter, GivesUpRoundsWhereGradientsAreSlow) {
   EXPECT_LT(meter.now_s, 100 + 35);
 }
 
-// A measurement times only a part of a micro-batch and holds few gradients in memory. Here the clock advances only when
-// a gradient is computed or released, and the objective counts the gradients that are held.
+// A measurement times the computation of gradients without their release. It holds the gradients of a step, or fewer
+// if they are large. Here the clock advances only when a gradient is computed or released.
 
 constexpr double gradient_s = 1e-3, release_s = 5e-3;
 

@@ -79,7 +79,7 @@ TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
         const OrderedJson versions = table.value(fmt::format("{}: {}", group.name, run.method), OrderedJson::object());
         for (const auto& [version, result] : versions.items()) newest = std::max(newest, std::stoi(version));
         const int version = results_version_of(parse_toml(run.resolved_toml, "resolved"));
-        // A change may be too small to show in a small run, which is repeated anyway.
+        // The version may be newer than the table's newest entry: a change may be too small to show in small runs.
         EXPECT_GE(version, newest) << run.method << " has other results since version " << newest
                                    << "; say so in experiments/sections/run_hash.cpp";
         ++runs;

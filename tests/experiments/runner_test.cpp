@@ -383,7 +383,7 @@ TEST_F(RunnerTest, TheMpiClusterNeedsALauncher) {
   EXPECT_THAT(err_, HasSubstr("mpirun"));
 }
 
-// When a finished run is accepted, and which files are needed to read it.
+// Tests when a finished run is accepted, and which of its files are needed.
 
 using testing::HasSubstr;
 using testing::Not;
