@@ -1,4 +1,4 @@
-// The cost of an event of a method with a server on the simulated cluster, without arithmetic.
+// Measures the host time per event of methods with a server, on the simulated cluster and without arithmetic.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -31,8 +31,8 @@ constexpr std::int64_t gradients = 2'000'000;
 constexpr double message_s = 0.001;
 const ComputeTime compute_time(1, 0.010, {}, {exponential_delay(0.005)});
 
-// Events are arrivals of a gradient at the server or a model at a worker. If work may be cancelled, its ends are
-// events, too, since no worker may run ahead of them.
+// An event is the arrival of a gradient at the server or of a model at a worker. If work may be cancelled, the end of
+// each piece of work is an event, too: no worker may run ahead of it.
 struct Handled {
   std::int64_t events = 0;
   std::int64_t messages = 0;
@@ -104,8 +104,8 @@ void TimeOnlyAsyncSgdOnASharedLink(benchmark::State& state) {
 }
 BENCHMARK(TimeOnlyAsyncSgdOnASharedLink)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-// The cost of a gradient, there and back, on a ring with shared links compared with one without, measured in turn. A
-// model takes 40 ns, so nobody waits long and both handle the same arrivals.
+// The cost of a gradient's round trip on a ring with shared links, compared with a ring without shared links and
+// measured in turn. A model takes 40 ns, so nobody waits long and both rings handle the same arrivals.
 void TimeOnlyAsyncSgdWithAndWithoutContention(benchmark::State& state) {
   const auto workers = static_cast<int>(state.range(0));
   const auto shared = make_ring_network(message_s, 25e12),
@@ -131,7 +131,7 @@ BENCHMARK(TimeOnlyAsyncSgdWithAndWithoutContention)->Arg(4096)->Iterations(5)->U
 void TimeOnlySoftsync(benchmark::State& state) { simulate(state, Softsync(8)); }
 BENCHMARK(TimeOnlySoftsync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-// The methods of server's rounds, at 4,096 workers.
+// Methods whose server works in rounds.
 void TimeOnlyKAsync(benchmark::State& state) { simulate(state, KAsync(1024)); }
 BENCHMARK(TimeOnlyKAsync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
@@ -164,7 +164,7 @@ void TimeOnlyAsyncLocalSgd(benchmark::State& state) {
 }
 BENCHMARK(TimeOnlyAsyncLocalSgd)->Args({4096, 1})->Args({4096, 8})->Unit(benchmark::kMillisecond);
 
-// The same in four regions, which exchange models now and then.
+// Asynchronous Local SGD in four regions, which exchange models now and then.
 void TimeOnlyHalos(benchmark::State& state) {
   const DeltaExchange rounds{.local_steps = static_cast<int>(state.range(1))};
   simulate(state, Halos({.regions = 4, .rounds = rounds, .merge_every = 1024, .mixing = 0.25}));

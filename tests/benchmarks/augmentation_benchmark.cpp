@@ -1,5 +1,5 @@
-// Reading and changing training images (crop, flip, mixup) at ResNet-8's speed: their share of the time of gradients.
-// Both are measured in turn on one core, over the same micro-batches, in processor time, which other work does not
+// The time to read and change training images (crop, flip, mixup), as a share of the time of ResNet-8's gradients. Both
+// are measured in turn on one core, over the same micro-batches. They are processor times, which other work does not
 // stretch.
 #include <algorithm>
 #include <ctime>

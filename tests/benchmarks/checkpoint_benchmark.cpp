@@ -1,6 +1,6 @@
 // The cost of a checkpoint: its bytes, how long the run waits for it, and how long a replay without arithmetic takes.
-// The MLP of the quick start on 64 workers: synchronous SGD and Local SGD at a round's end, where one replica and the
-// workers' own state are alive, and Local SGD in the middle of a round, where all replicas are alive.
+// The model is the MLP of the quick start, on 64 workers. At a round's end (synchronous SGD and Local SGD) one replica
+// and the workers' own state are alive. In the middle of a round of Local SGD all replicas are alive.
 #include <unistd.h>
 
 #include <filesystem>
@@ -28,7 +28,7 @@ Outcome run(const Run& run, const CheckpointUse& use) {
   return execute(run, {.threads = cores}, silent, {}, &use);
 }
 
-// `at`: the step of all models together before which it is written.
+// Writes a checkpoint before step `at`, where steps of all models are counted together.
 void checkpoint(benchmark::State& state, const std::string& method, std::int64_t at) {
   const auto experiment = load_experiment(
       SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",
@@ -62,7 +62,7 @@ void checkpoint(benchmark::State& state, const std::string& method, std::int64_t
   }
   remove_checkpoint(file);
   state.counters["MB"] = 1e-6 * bytes;
-  state.counters["waited_s"] = waited_s;  // for submitted tasks and the checkpoint, and one more worker's step
+  state.counters["waited_s"] = waited_s;  // includes submitted tasks and one more worker's step
   state.counters["computed_s"] = computed_s;
   state.counters["taken_up_s"] = replayed_s;
 }

@@ -198,8 +198,9 @@ std::function<void()> newton_schulz_of(const Objective& objective) {
   };
 }
 
-// The products C_a T C_b^T of all tiles T, of at most 64 x 64 values: each worker transforms its momentum and its
-// packet back, and all together the mean. A packet has few values per tile, so only one of its two products counts.
+// The products C_a T C_b^T of all tiles T, of at most 64 x 64 values. Each worker transforms its momentum, and
+// transforms its packet back. The mean is transformed once for all workers. A packet has few values per tile, so only
+// one of its two products counts.
 std::function<void()> transforms_of(const Objective& objective) {
   const auto side_of = [](std::int64_t size) {
     std::int64_t side = std::min<std::int64_t>(size, 64);

@@ -109,8 +109,8 @@ const std::filesystem::path& lines_of_one_length() {
   return file;
 }
 
-// Only the definitions of 16 tokens, with a word for each token. Nothing is padded, so the difference is what a step
-// costs in addition to its arithmetic.
+// Writes only the definitions of 16 tokens, with a word for each token. Nothing is padded, so the measured difference
+// is the cost of a step beyond its arithmetic.
 void write_lines_of_one_length() {
   if (std::filesystem::exists(lines_of_one_length())) return;
   constexpr std::ptrdiff_t length = 16;
@@ -122,8 +122,7 @@ void write_lines_of_one_length() {
     glosses().gather(Split::train, {&i, 1}, nullptr, &label);
     lines << 'c' << label << '\t';
     for (const std::int32_t token : text.subspan(1, length - 2))
-      lines << " w" << token;  // without its first and last
-                               // token
+      lines << " w" << token;  // all but the first and the last token
     lines << '\n';
   }
 }
@@ -206,7 +205,7 @@ void SyncSgdAgainstFusedLoop(benchmark::State& state, const Architecture& archit
   report(state, samples / ours, samples / theirs, 0.95);
 }
 
-// Each micro-batch has its own statistics, so each is evaluated separately, on all cores.
+// Each micro-batch has its own batch statistics, so each is evaluated separately, on all cores.
 void SyncSgdAgainstLoopsOfMicroBatches(benchmark::State& state, const Architecture& architecture, int size, int steps) {
   const auto objective = objective_of(architecture, size);
   double ours = 0, theirs = 0;
@@ -221,7 +220,8 @@ void SyncSgdAgainstLoopsOfMicroBatches(benchmark::State& state, const Architectu
 
 using Method = std::shared_ptr<const Algorithm>;
 
-// Workers with their own models, or a step along each gradient: nothing can be evaluated together.
+// Methods whose workers have their own models, or take a step along each gradient. No micro-batches can be evaluated
+// together.
 void MethodAgainstLoops(benchmark::State& state, const Method& method, const Architecture& architecture, int size,
                         int steps) {
   const auto objective = objective_of(architecture, size);

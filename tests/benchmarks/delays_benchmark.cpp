@@ -93,7 +93,7 @@ void duration(benchmark::State& state, const std::shared_ptr<const DelayProcess>
 BENCHMARK_CAPTURE(duration, bounded_lognormal_table, tabulated_lognormal_delay(0.005));
 BENCHMARK_CAPTURE(duration, bounded_lognormal_formula, bounded_lognormal_delay({}, 0.010));
 
-// The same for the steps of 32 workers at once, like the simulated cluster, and for the steps of one worker.
+// The cost of the whole duration for many steps at once: of 32 workers, as in the simulated cluster, or of one worker.
 void duration_rows(benchmark::State& state, RandomRows::Along along, const std::shared_ptr<const DelayProcess>& process,
                    std::size_t rows, std::size_t length) {
   const ComputeTime compute_time(1, 0.010, {}, {process});
@@ -115,7 +115,7 @@ BENCHMARK_CAPTURE(duration_rows, of_workers_formula, RandomRows::Along::workers,
                   micro_batches);
 BENCHMARK_CAPTURE(duration_rows, of_steps_exponential, RandomRows::Along::steps, exponential_delay(0.005), 8, 1);
 
-// The same with bursts, steps in order on one worker.
+// Delays in bursts, drawn for the steps of one worker in order.
 void bursts(benchmark::State& state) {
   const DelayReach reach{.bursts = BurstLengths{10, 90}, .cluster_size = 1};
   const auto process = scoped_delay(exponential_delay(0.5), reach);
@@ -131,7 +131,8 @@ void bursts(benchmark::State& state) {
 }
 BENCHMARK(bursts);
 
-// Nanoseconds per draw of numpy.random.Generator.lognormal, the best of 20 times 100,000; nullopt without numpy.
+// Nanoseconds per draw of numpy.random.Generator.lognormal: the best of 20 runs of 100,000 draws. nullopt without
+// numpy.
 std::optional<double> numpy_ns() {
   const char* const code =
       "import numpy, time; g = numpy.random.default_rng(1); t = []\n"
@@ -148,7 +149,7 @@ std::optional<double> numpy_ns() {
   return std::nullopt;
 }
 
-// The same for the process. It fills an array, as numpy does.
+// Nanoseconds per draw of `process`, the best of 20 runs. Each run fills an array, as numpy does.
 double best_ns(const DelayProcess& process) {
   constexpr std::size_t draws = 100'000;
   std::vector<double> out(draws);
@@ -166,7 +167,7 @@ double best_ns(const DelayProcess& process) {
   return best;
 }
 
-// Measures both in turn, seven times, and reports the median of the ratios.
+// Measures numpy and the process in turn, seven times, and reports the median of the ratios.
 void against_numpy(benchmark::State& state, const std::shared_ptr<const DelayProcess>& process) {
   std::vector<double> ours, numpys, ratios;
   for (auto _ : state) {

@@ -1,7 +1,7 @@
-// A GPT of 10 million parameters on texts of bytes: synchronous SGD on a simulated cluster of 16 workers, compared with a
-// plain LibTorch loop over fused batches; one thread's gradient, compared with that of the loop's module by processor
-// time, which other programs on the machine hardly change; the memory of 8 workers' Local SGD with AdamW, compared with
-// what their models, moments and gradients take.
+// A GPT of 10 million parameters on texts of bytes. Synchronous SGD on a simulated cluster of 16 workers is compared
+// with a plain LibTorch loop over fused batches. One thread's gradient is compared with that of the loop's module by
+// processor time, which other programs on the machine hardly change. The memory of 8 workers' Local SGD with AdamW is
+// compared with the size of their models, moments and gradients.
 #include <malloc.h>
 #include <torch/torch.h>
 

@@ -1,6 +1,6 @@
-// Methods whose workers have their own models, or take a step along each gradient, and synchronous SGD: their
-// throughput as a share of that of independent plain loops, one per core. Both sides are measured in turn within one
-// run.
+// The throughput of synchronous SGD, and of methods whose workers have their own models or take a step along each
+// gradient, as a share of the throughput of independent plain loops, one per core. Both sides are measured in turn
+// within one run.
 #include <ctime>
 
 #include "algorithms/asynchronous/async_sgd.hpp"

@@ -125,7 +125,7 @@ void BM_SynchronousSgd(benchmark::State& state) { compare(state, 1, 8, 8, "algor
 void BM_LocalSgd(benchmark::State& state) {
   compare(state, 1, 8, 8, "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 4 }");
 }
-// Fixed, so that all ranks do the same number.
+// A fixed number of iterations, so that all ranks run the same number.
 BENCHMARK(BM_SynchronousSgd)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(BM_LocalSgd)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 

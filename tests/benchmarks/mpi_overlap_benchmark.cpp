@@ -1,9 +1,10 @@
 // How much communication overlapping hides under MPI, without a model:
 //   mpirun -n 2 bin/mpi_overlap_benchmark [megabytes]
 // The default size is one whose blocking sum takes 0.8 of a step's computing. Bar: with sleeping micro-batches, an
-// overlapped step takes at most 5 % longer than the longer of both. Steps have four micro-batches. In one case a step's
-// sum ends before the next step begins; in the other the sum is under way while the next step is computed. Micro-batches
-// sleep, or spin as arithmetic would, which lets MPI progress only between them.
+// overlapped step takes at most 5 % longer than its computing or its blocking sum, whichever is longer. Steps have four
+// micro-batches. In one case a step's sum ends before the next step begins; in the other case the sum is under way
+// while the next step is computed. Micro-batches sleep or spin. Like arithmetic, spinning lets MPI progress only
+// between micro-batches.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -142,7 +142,7 @@ void BM_SyncSgdAgainstAHandWrittenLoop(benchmark::State& state) {
                    1e6 * to_seconds(account[Activity::wait]) / steps,
                    1e6 * to_seconds(account[Activity::communicate]) / steps);
 }
-// Fixed, so that all ranks do the same number.
+// A fixed number of iterations, so that all ranks run the same number.
 BENCHMARK(BM_SyncSgdAgainstAHandWrittenLoop)->Iterations(9)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 struct Silent : benchmark::BenchmarkReporter {

@@ -109,8 +109,8 @@ std::vector<std::size_t> resnet20_tensors() {
   return sizes;
 }
 
-// Matrices of (rows, columns), the filters of ResNet-20 flattened, or those of a transformer of four blocks of width
-// 64; the rest as one vector.
+// Shapes (rows, columns) of the matrices: ResNet-20's flattened filters, or the matrices of a transformer of four
+// blocks of width 64.
 using Shapes = std::vector<std::pair<std::size_t, std::size_t>>;
 Shapes matrices_of_resnet20() {
   Shapes shapes = {{16, 27}};
@@ -223,7 +223,7 @@ struct ForEach {
     for (std::size_t i = 0; i < above.size(); ++i) scalars.emplace_back(factor * above[i] / below[i]);
     return scalars;
   }
-  // The moments for these gradients, and sqrt(s / c2) + epsilon.
+  // Updates the moments with these gradients, and returns sqrt(s / c2) + epsilon.
   std::vector<at::Tensor> adam_moments(const std::vector<at::Tensor>& gradients) {
     ++step;
     at::_foreach_mul_(m, 0.9);
@@ -346,13 +346,13 @@ void engine_muon_resnet20(benchmark::State& state) { engine_muon(state, matrices
 void torch_muon_transformer(benchmark::State& state) { torch_muon(state, matrices_of_transformer()); }
 void engine_muon_transformer(benchmark::State& state) { engine_muon(state, matrices_of_transformer()); }
 
-// The bar of each pair: at least as many items per second in the engine.
+// Bar of each pair: the engine's items per second are at least PyTorch's.
 BENCHMARK(torch_muon_resnet20);
 BENCHMARK(engine_muon_resnet20)->UseRealTime();
 BENCHMARK(torch_muon_transformer);
 BENCHMARK(engine_muon_transformer)->UseRealTime();
 
-// The bar of each pair: at least 2 times as many items per second in the engine.
+// Bar of each pair: the engine's items per second are at least twice PyTorch's.
 BENCHMARK(foreach_rmsprop);
 BENCHMARK(engine_rmsprop)->UseRealTime();
 BENCHMARK(foreach_lars);

@@ -1,4 +1,4 @@
-// The cost of a simulated cluster in addition to the arithmetic: the host time of time-only runs, and memory per worker.
+// The cost of a simulated cluster beyond its arithmetic: the host time of time-only runs, and memory per worker.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,8 +49,8 @@ void simulate(const Algorithm& algorithm, const Scale& scale, Training& training
   training.executor().wait_all();
 }
 
-// Nanoseconds of host time per micro-batch duration drawn, on one core, without any tensors. The
-// delays are the quick start's: bounded log-normal, table form.
+// Nanoseconds of host time per micro-batch duration drawn, on one core, without any tensors. The delays are the quick
+// start's: bounded log-normal, table form.
 void simulate_time(benchmark::State& state, const Algorithm& algorithm, bool in_lockstep) {
   const Scale scale{static_cast<int>(state.range(0)), 12, static_cast<int>(2'048'000 / state.range(0))};
   Executor executor(0);
@@ -61,7 +61,7 @@ void simulate_time(benchmark::State& state, const Algorithm& algorithm, bool in_
       benchmark::Counter(drawn, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-// In lockstep, as the program runs these methods. The bar is that of 2,048 workers; from 64 to 16,384 workers the cost
+// In lockstep, as the program runs these methods. The bar applies to 2,048 workers. From 64 to 16,384 workers the cost
 // may grow by 20 %.
 void TimeOnlySyncSgd(benchmark::State& state) {
   simulate_time(state, SyncSgd(), true);
@@ -85,7 +85,8 @@ void TimeOnlyAutomaticDropCompute(benchmark::State& state) {
 }
 BENCHMARK(TimeOnlyAutomaticDropCompute)->Arg(64)->Arg(2048)->Unit(benchmark::kMillisecond);
 
-// The same with a fiber for each worker, as in methods whose workers do not act alike, or if a trace is recorded.
+// Synchronous SGD with a fiber for each worker. Methods whose workers do not act alike need fibers, and so does
+// recording a trace.
 void TimeOnlySyncSgdOnFibers(benchmark::State& state) { simulate_time(state, SyncSgd(), false); }
 BENCHMARK(TimeOnlySyncSgdOnFibers)->Arg(64)->Arg(2048)->Arg(16384)->Unit(benchmark::kMillisecond);
 

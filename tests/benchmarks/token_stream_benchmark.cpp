@@ -1,5 +1,5 @@
-// Reading windows of token files, compared with the gradient of a small transformer on them: the share of reading in a
-// worker's time. Windows lie at random positions of a file of 256 MiB.
+// The time to read windows of token files, as a share of the time of a small transformer's gradient on them. Windows
+// lie at random positions of a file of 256 MiB.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -101,7 +101,8 @@ TEST(SpanRecorder, WhatIsCutOffCountsAsItWasAdded) {
               ElementsAre("compute 0-10 micro-batch", "discarded 10-14 micro-batch"));
 }
 
-// Worker 0 is far ahead when worker 1 begins. Each gets half of the spans, and the timeline ends with the earlier one.
+// Worker 0 is far ahead when worker 1 begins. Each gets half of the spans. The timeline ends where the first of the two
+// uses up its half.
 TEST(SpanRecorder, ALimitCutsAllWorkersAtOneTime) {
   SpanRecorder recorder(2, 0, {.spans = 8});
   for (int step = 0; step < 100; ++step) compute(recorder, Rank{0}, 10 * (step + 1), step, 0);

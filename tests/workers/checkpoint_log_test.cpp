@@ -1,5 +1,5 @@
-// When a run is replayed from a checkpoint, nothing before the checkpoint's position is computed again, and all values
-// that exist at that position are as they were.
+// A replay from a checkpoint does not compute anything before the checkpoint's position again. All values that exist at
+// that position equal those of the original run.
 #include "workers/training/checkpoint_log.hpp"
 
 #include <gmock/gmock.h>
@@ -28,8 +28,8 @@ struct Trajectory {
   std::int64_t evaluated_before = -1;  // micro-batches that a replay computes before the checkpoint's position
 };
 
-// Takes `steps` steps of SGD, and asks for the gradient's norm before each. `others` more values exist all the time.
-// Keeps a checkpoint in `keep`, or replays from `resume_from`.
+// Takes `steps` steps of SGD, and computes the gradient's norm before each. `others` additional values exist
+// throughout. Keeps a checkpoint in `keep`, or replays from `resume_from`.
 Trajectory take(int threads, StoredBytes* keep, StoredBytes* resume_from, int others = 1) {
   Trajectory trajectory;
   CheckpointLog log;

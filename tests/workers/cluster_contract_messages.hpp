@@ -318,7 +318,8 @@ TEST_P(ClusterContract, AWideGradientTravelsInDoublePrecision) {
       const auto message = cluster.receive(self, {}, never, here());
       ASSERT_TRUE(message);
       EXPECT_TRUE(message->gradient.wide());
-      // The message is a third of the gradient. With float32 three times it would differ from the gradient by 1e-7.
+      // The message is a third of the gradient. In float32, three times the message would differ from the gradient by
+      // 1e-7.
       Gradient difference = message->gradient * 3;
       difference += compute(cluster, self, {Rank{1}, 0, 0}).value() * -1;
       for (const float value : training.values(difference)) EXPECT_LT(std::abs(value), 1e-12);
@@ -370,8 +371,8 @@ TEST_P(ClusterContract, AMessageEndsAMicroBatchThatWaitsForNoMore) {
   }
 }
 
-// Worker 0 sends to the other workers between two times: after their second of three micro-batches has been abandoned,
-// and before the third one is.
+// Worker 0 sends to the other workers after their second of three micro-batches has been abandoned, and before their
+// third one is abandoned.
 TEST_P(ClusterContract, AMessageOrATimeEndsAMicroBatchWhicheverIsFirst) {
   const int n = participants();
   base_s = 0.4;

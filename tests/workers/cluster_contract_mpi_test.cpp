@@ -207,8 +207,8 @@ TEST_P(MpiRanks, DelaysAreInjectedOnTopOfTheArithmeticAndRecorded) {
   }
 }
 
-// The other workers wait longer than a deadlock takes to be detected: in a receive, a barrier and a partial all-reduce,
-// and at the end of the run. In each case one slow worker is in a micro-batch.
+// The other workers wait longer than the detection of a deadlock takes: in a receive, a barrier and a partial
+// all-reduce, and at the end of the run. In each case one slow worker is in a micro-batch.
 TEST_P(MpiRanks, WhoWaitsForASlowWorkerIsNotSuspected) {
   const int n = participants();
   Executor executor{0};
@@ -286,7 +286,8 @@ int wait_for_ever(const std::string& way) {
   return 0;
 }
 
-// Micro-batches take an hour. Those of step 1 never end: worker 1's, or with the way "all endless" all workers'.
+// Micro-batches take an hour, but worker 1's micro-batches of step 1 never end. If the way is "all endless", those of
+// all workers never end.
 int fail_as(const std::string& way) {
   Executor executor{0};
   Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};

@@ -79,7 +79,8 @@ TEST_P(OutageContract, AMessageThatEndsAMicroBatchWaitsUntilTheWorkerIsUp) {
         const bool goes_down = self.value == 0;
         compute(cluster, self, {self, 0, 0});
         const auto second = compute(cluster, self, {self, 0, 1}, Deadline::until_message());
-        if (goes_down) {  // until 1.0 s. The micro-batch would then run until 1.2 s, so a message before that ends it
+        // The outage ends at 1.0 s. The micro-batch would then run until 1.2 s, so an earlier message ends it.
+        if (goes_down) {
           EXPECT_FALSE(second);
           EXPECT_GE(cluster.now(self), start_time + from_seconds(1.0));
         }

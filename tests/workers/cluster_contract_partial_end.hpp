@@ -137,9 +137,10 @@ TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
   }
 }
 
-// A late gradient that remains at the end is dropped with all its planned micro-batches, also those not computed. If a
-// round takes it, only those not computed are dropped, in that round. Here the other workers are late for worker 0's
-// first round, with one of three planned micro-batches or none of two. If `is_taken`, a second round of all follows.
+// A late gradient that remains at the end is dropped with all its planned micro-batches, including those not computed.
+// If a round takes the gradient, that round drops only the micro-batches not computed. Here the other workers are late
+// for worker 0's first round. They have computed one of three planned micro-batches, or none of two. If `is_taken`, all
+// workers make a second round.
 TEST_P(PartialContract, WhatALateWorkerHadPlannedIsKeptOrDropped) {
   const int n = participants();
   for (const LateGradient late : {LateGradient::drop, LateGradient::accumulate})

@@ -157,8 +157,8 @@ TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
   }
 }
 
-// Each message tells its receiver how much its sender knows to have been sent. Here server 0 learns from the workers
-// how much server 1 has sent to them.
+// Each message contains the number of bytes that its sender knows to have been sent. Here server 0 learns from the
+// workers how many bytes server 1 has sent to them.
 TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
   const int workers = participants() - 2;
   const Slice second{.index = 1, .count = 2};
@@ -185,7 +185,8 @@ TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
       2);
 }
 
-// Workers take steps of their own beside a server, as in elastic averaging. They keep one of two micro-batches.
+// Workers take their own steps and exchange models with a server, as in elastic averaging. They keep one of two
+// micro-batches.
 TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   SeenRounds seen;
   observer = &seen;
@@ -238,7 +239,7 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   }
   if (!server_is_here) return;
   ASSERT_EQ(seen.rounds.size(), static_cast<std::size_t>(steps));
-  Bytes bytes{};  // sent until the last worker did the step
+  Bytes bytes{};  // sent until the last worker has done the step
   for (int s = 1; s <= steps; ++s) {
     const StepRow& round = seen.rounds[static_cast<std::size_t>(s - 1)];
     EXPECT_EQ(round.step, Step{s});
@@ -291,7 +292,8 @@ class RegionsContract : public ClusterContract {
 };
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RegionsContract);
 
-// The global server learns from the regions' servers how many values were sent. These learn it from their workers.
+// Each region's server learns from its workers how many bytes were sent. The global server learns it from the regions'
+// servers.
 TEST_P(RegionsContract, ServersHaveToDoWithTheirOwnWorkersAndWithTheGlobalOne) {
   const RunTotals totals = run(
       workers(),

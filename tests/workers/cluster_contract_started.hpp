@@ -89,8 +89,8 @@ TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
     const Time asked = cluster.now(self);
     const CollectiveResult result = cluster.finish(self, std::move(started), here());
     const Time finished = cluster.now(self);
-    // A worker that requests the result waits only until the result is there. (Exact on the virtual clock. A real rank
-    // runs again when the system lets it, on a busy machine later than it hesitates elsewhere.)
+    // A worker that requests the result waits only until the result exists. This is exact on the virtual clock. An MPI
+    // rank continues when the system schedules it, which on a busy machine may take longer than hesitation().
     EXPECT_LE(finished, std::max(asked, result.agreement.time) + 5 * hesitation());
     if (self == Rank{0}) {
       EXPECT_GE(result.agreement.time, begin + 4 * from_seconds(base_s));

@@ -64,8 +64,8 @@ TEST_P(ClusterContract, PacketsAreSummedOrGatheredByRank) {
                               all_gather_bytes(n, Bytes{n * (8 + 4)}));
 }
 
-// Two exchanges of packets: a broadcast of one worker's packet, and one in which each worker gets a chunk of each
-// packet.
+// Two exchanges of packets: a broadcast of one worker's packet, and an exchange in which each worker gets a chunk of
+// each packet.
 TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
   const int n = participants();
   const auto values_of = [&](const Packet& packet) {
@@ -82,7 +82,7 @@ TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
     ASSERT_EQ(sent.packets->size(), 1u);
     EXPECT_EQ(values_of(sent.packets->front()), (std::vector<float>{7, -3}));
 
-    std::vector<float> words;  // two words per worker
+    std::vector<float> words;  // two values per worker
     for (int to = 0; to < n; ++to)
       words.insert(words.end(), {static_cast<float>(self.value), static_cast<float>(100 + to)});
     Collective chunks{.kind = Collective::Kind::exchange_chunks,

@@ -15,8 +15,8 @@ inline bool has_ratio(std::string_view kind) {
   return kind == "top-k" || kind == "dgc" || kind == "random-k" || kind == "scalecom";
 }
 
-// Options of compression `kind`, and of its keys, as in compression("top-k", "ratio = 0.1"). If the kind has a ratio,
-// it must be the first key; its default is 1 %.
+// Options of compression `kind` with these keys, as in compression("top-k", "ratio = 0.1"). If the kind has a ratio, it
+// must be the first key; its default is 1 %.
 inline CompressionOptions compression(std::string_view kind, const std::string& keys = "",
                                       Compresses what = Compresses::gradients) {
   std::string table = fmt::format("name = \"{}\"", kind);

@@ -39,7 +39,8 @@ class ExchangedSteps {
     for (std::size_t i = 0; i < owned.size(); ++i) owned[i].resize(this->compressor->owned(rank(i)));
   }
 
-  // A step with one gradient per worker, and residuals times `of_memory`. Returns the sum of the sent packets.
+  // Takes a step with one gradient per worker, after multiplying residuals by `of_memory`. Returns the sum of the sent
+  // packets.
   Vector step(Step step, const std::vector<Vector>& gradients, float of_memory = 1) {
     for (std::size_t i = 0; i < memory.size(); ++i) compressor->accumulate(gradients[i], 0, of_memory, memory[i]);
     return exchange(step);
@@ -176,7 +177,8 @@ TEST(ScaleCom, FollowsTheLeadersPlacesAndFiltersResiduals) {
       expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
       for (std::size_t i = 0; i < size; ++i) sent[i] += sum[i];
     }
-    // All that was sent is all gradients minus the last residuals, which the filter has multiplied by beta.
+    // The sent sums add up to all gradients minus the last residuals / beta, because the filter multiplies residuals by
+    // beta.
     for (std::size_t i = 0; i < size; ++i) {
       double left = 0;
       for (const Vector& own : found.memory) left += own[i];
@@ -215,8 +217,8 @@ CompressionOptions one_bit(const char* scope, Pattern pattern = Pattern::gather)
 TEST(OneBit, HasTheGoldenMeans) {
   ExchangedSteps found(whole(one_bit("model"), 4, 1), 1, 4);
   expect_near(found.step(0, {{0.5f, -1.5f, 0, 2}}), {0.833333, -1.5, 0.833333, 0.833333}, 1e-6);
-  // As second column of a matrix. The first column is exact, as it has one negative and one positive value; the last is
-  // zero.
+  // The same values are now the second column of a matrix. The first column is exact, because it has one negative and
+  // one positive value. The last column is zero.
   ExchangedSteps columns(of_parts(one_bit("column"), {{0, 12, 4, 3}}), 1, 12);
   expect_near(columns.step(0, {{-1, 0.5f, 0, -1, -1.5f, 0, 7, 0, 0, 7, 2, 0}}),
               {-1, 0.833333, 0, -1, -1.5, 0, 7, 0.833333, 0, 7, 0.833333, 0}, 1e-6);
@@ -669,7 +671,8 @@ TEST(MajorityVote, ZerosVotePlusOrNothing) {
   one[0] = 2, one[1] = -1, one[32] = -3;
   other[1] = 1, other[2] = -0.0F, other[31] = -4;
   std::vector<float> plus(33, 2), abstain(33);
-  plus[1] = plus[2] = plus[31] = plus[32] = 0;  // where one votes minus and one plus (as zeros do); -0.0 votes minus
+  // The sum is 0 where one worker votes minus and the other votes plus. Zeros vote plus, but -0.0 votes minus.
+  plus[1] = plus[2] = plus[31] = plus[32] = 0;
   abstain[0] = 2, abstain[31] = abstain[32] = -2;
   EXPECT_EQ(step_of(whole(compression("majority"), 33), {one, other}).sum, plus);
   const CompressionOptions options = compression("majority", R"(zeros = "abstain")");
@@ -783,7 +786,7 @@ TEST(PowerSgd, SendsAMatrixWholeThatShrinksByExactlyTheLeastRate) {
   EXPECT_EQ(compressor->exchanges({}).front().packet, Bytes{4 * (2 * 20 + 64)});
 }
 
-// Variants of compressors, where papers and published code differ, compared with independent recursions in double
+// Variants of compressors in which papers and published code differ, compared with independent recursions in double
 // precision.
 
 // Nesterov's momentum m: u = m (u + g), v += u + g. Every third step leaves out its gradient g and then folds it in,
@@ -807,7 +810,8 @@ TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
   }
 }
 
-// The sum of two micro-batches has the tensors (3, 4) and (0, -12): norms 5 and 12, together 13. Their mean has half.
+// The gradient is a sum of two micro-batches. Its tensors are (3, 4) and (0, -12), with norms 5 and 12, together 13.
+// The mean gradient has half of these norms.
 TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
   const std::vector<Part> parts = {{0, 2, 1, 2}, {2, 2}};
   const auto clipped = [&](const char* by, double clip, const char* scaling = "none") {
