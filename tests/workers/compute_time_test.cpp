@@ -154,7 +154,7 @@ TEST(ComputeTime, OrderOfAskingDoesNotMatter) {
   const ComputeTime time(3, 0.010, {}, {tabulated_lognormal_delay(0.005), normal_delay(0, 0.001)});
   const auto batch = durations(time, Rank{2}, Step{4}, 200);
   for (std::uint32_t m = 200; m-- > 0;) {
-    (void)durations(time, Rank{1}, Step{m}, 3);  // another worker asks in between
+    (void)durations(time, Rank{1}, Step{m}, 3);  // durations of another worker in between
     ASSERT_EQ(durations(time, Rank{2}, Step{4}, 1, m)[0], batch[m]);
   }
   std::vector<Duration> elsewhere;
@@ -335,7 +335,8 @@ TEST(Pauses, TheLastSleepOfAStepFollowsItsAllReduce) {
 }
 
 TEST(Pauses, ASleepHidesTrailingWorkThatIsShorter) {
-  // Work of 0.25 s shows only before the all-reduce. From 0.7 s, worker 0's sleeps hide 0.4 s and worker 1's hide all.
+  // Sleeps hide trailing work of 0.25 s, except before the all-reduce. Without sleeps, trailing work of 0.7 s follows
+  // every micro-batch.
   EXPECT_THAT(log_of(sleepers(0.25), SyncSgd()),
               ElementsAre("step 1 at 7.750 s: kept 6, dropped 0", "step 2 at 17.500 s: kept 6, dropped 0"));
   SimulatedRun awake = sleepers(0.7);
@@ -353,8 +354,8 @@ TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
     EXPECT_THAT(log_of(sleepers(0.25), drop(preempt)),
                 ElementsAre("step 1 at 3.150 s: kept 3, dropped 3", "step 2 at 6.300 s: kept 3, dropped 3"));
   }
-  // Worker 0's second micro-batch runs from 1.4 to 2.4 s. At 2.2 s it is lost, or it finishes. With `backward` it
-  // finishes because its forward pass ended at 1.9 s. At 1.8 s `backward` loses it.
+  // Worker 0's second micro-batch runs from 1.4 to 2.4 s. At a threshold of 2.2 s it is lost or finishes, depending on
+  // preemption. With `backward` it finishes, because its forward pass ended at 1.9 s. At 1.8 s `backward` loses it.
   const auto first = [&](Preempt preempt, double threshold_s) {
     return log_of(sleepers(0, 1), DropCompute(from_seconds(threshold_s), preempt, 0.5)).front();
   };

@@ -267,7 +267,8 @@ std::vector<MicroBatch> micro_batches(int steps, std::initializer_list<int> indi
 }
 
 // The targets of index 0 and 1 differ by 3 in each of the 4 elements, so keeping index 0 alone shifts the mean by 1.5.
-// In 14 steps the even and the odd ones have the same mean target, 30 + 1 + i; that of index 0 and 1 is 1.5 larger.
+// Of 14 steps, even and odd ones have the same mean target at index 0: 30 + 1 + i. Over index 0 and 1 the mean target
+// is 1.5 larger.
 TEST(GradientBias, OfKeptMicroBatchesThatDifferByAConstantIsItsShare) {
   for (const std::int64_t chunk : {1, 5, 64}) {
     const PullObjective objective(4, 4, chunk);
@@ -315,8 +316,9 @@ class NoisyObjective : public PullObjective {
   double shift_;
 };
 
-// Half of the micro-batches are dropped: those of index 1. Their mean is 1 + shift, so that the bias is -shift / 2, the
-// gradient 1 + shift / 2, and the noise of a step's 3 kept gradients 5 x 4 / 3.
+// Half of the micro-batches, those of index 1, are dropped. Elements of their gradients have the mean 1 + shift. So an
+// element of the kept mean has the bias -shift / 2, and an element of the mean of all gradients is 1 + shift / 2. The
+// squared noise of a step's 3 kept gradients is 5 x 4 / 3.
 TEST(GradientBias, IsEstimatedWithoutBiasUnderNoise) {
   constexpr int repetitions = 2000, steps = 10;
   for (const double shift : {0.0, 1.0}) {
@@ -332,7 +334,8 @@ TEST(GradientBias, IsEstimatedWithoutBiasUnderNoise) {
     // Each element of k_h - m_h has a variance of 4 / 30 (half the difference of two means of 15), so that a product of
     // two has a standard deviation of at most sqrt((4 / 30)^2 + 2 (4 / 30) shift^2 / 4) = 0.29, and five of them 0.65.
     EXPECT_NEAR(mean.squared_bias, 5 * shift * shift / 4, 5 * 0.65 / std::sqrt(repetitions));
-    // An element of m_h has the same variance and a mean of at most 1.5: sqrt((4 / 30)^2 + 2 (4 / 30) 1.5^2) = 0.79.
+    // An element of m_h has the same variance and a mean of at most 1.5. So a product of two has a standard deviation
+    // of at most sqrt((4 / 30)^2 + 2 (4 / 30) 1.5^2) = 0.79.
     EXPECT_NEAR(mean.squared_gradient, 5 * (1 + shift / 2) * (1 + shift / 2), 5 * 1.77 / std::sqrt(repetitions));
     // A sum of 5 squares of normal numbers has a relative deviation of sqrt(2 / 5).
     EXPECT_NEAR(mean.squared_noise, 20.0 / 3, 5 * 20.0 / 3 * std::sqrt(0.4 / repetitions));

@@ -196,7 +196,7 @@ TEST(GaussianMixture, ClassesHaveUnitDeviationAroundCentresAtTheSeparation) {
   EXPECT_NEAR(variance, 1, 0.02);  // standard error 0.0035
 }
 
-// Choosing the nearer centre, two Gaussians at distance D are distinguished with probability Phi(D / 2).
+// For two Gaussians at distance D, the nearer centre is the right one with probability Phi(D / 2).
 TEST(GaussianMixture, NearestCentreReachesTheBayesAccuracy) {
   const auto dataset = make_gaussian_mixture(two_classes, 1);
   const auto means = class_means(gather(*dataset, Split::train, all_samples(*dataset, Split::train)), 2, 8);

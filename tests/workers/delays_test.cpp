@@ -157,7 +157,7 @@ TEST(Delays, DrawsHaveTheMomentsOfTheory) {
 
 // Kolmogorov-Smirnov test at the significance level 0.001: D sqrt(n) below 1.9495. The seed is fixed, so the test
 // always passes or always fails. It compares the fraction of draws up to each draw, which is exact if the distribution
-// function has steps. If it has none, D may be 1/n too small.
+// function has steps. If the function has no steps, D may be 1/n too small.
 TEST(Delays, DrawsFollowTheExactDistributionFunction) {
   constexpr std::size_t n = 50'000;
   for (const Family& family : families()) {

@@ -1,6 +1,6 @@
-// training.device: the processor as another device gives the bits of the processor, for every kind of network and
-// function of an objective; networks compute where their parameters are; states are copied once; bfloat16 is a rounding
-// of the products' factors.
+// training.device. The processor as another device computes the same bits as the processor, for every kind of network
+// and function of an objective. Networks compute where their parameters are. States are copied once. bfloat16 rounds
+// the factors of products.
 #include "workers/models/device.hpp"
 
 #include <gmock/gmock.h>
@@ -194,10 +194,11 @@ SequenceBatch on(const at::Device& device, SequenceBatch texts) {
   return texts;
 }
 
-// LibTorch's device "meta" has shapes without values. Its operators refuse most pairs of tensors of two devices, as
-// those of a GPU do, so that a tensor which a network creates in main memory is found without a GPU. It lacks some
-// operators, by version, such as convolutions and layer normalisation; a network is seen as far as the first of these.
-// Dropout of texts reads the lengths of texts, which have no values there, so texts are computed as in an evaluation.
+// LibTorch's device "meta" has shapes without values. Like a GPU's operators, its operators refuse most pairs of
+// tensors of two devices. So the test finds a tensor that a network creates in main memory without a GPU. Some versions
+// of the device lack operators, such as convolutions and layer normalisation; the test sees a network up to the first
+// of these. Dropout would read the lengths of texts, which have no values on this device, so texts are computed as in
+// an evaluation.
 TEST(Device, NetworksComputeWhereTheirParametersAre) {
   const at::Device meta(at::kMeta);
   const std::vector<std::vector<std::int32_t>> sentences = {{1, 5, 6, 2}, {1, 7, 8, 2}, {1, 9, 2}};
@@ -247,8 +248,8 @@ Bits gradient_bits(const Objective& objective, const Model& model) {
   return bits;
 }
 
-// A state's values do not change, so an announced state is on the device already. To show this, the test changes the
-// values all the same, which the program never does.
+// A state's values do not change, so a state that was announced is on the device already. To show this, the test
+// changes the values, which the program never does.
 TEST(Device, AStateIsCopiedOnce) {
   const Case mlp{"mlp", mlp_network(image, classes, {12})};
   const auto copying = objective_of(mlp, {.device = "cpu:copy"}), direct = objective_of(mlp, {});
@@ -380,7 +381,7 @@ TEST(Device, ALackOfMemorySaysWhatToLower) {
       throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "tried to allocate 2 GiB");
     });
   });
-  // Libraries for GPUs report it by their texts.
+  // Libraries for GPUs report a lack of memory only in the text of an error.
   const auto fail = [](const char* text) { return [text]() -> int { TORCH_CHECK(false, text); }; };
   for (const char* const text :
        {"CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "MPS backend out of memory"})
@@ -410,7 +411,7 @@ TEST_F(DeviceKeys, AreCheckedOneByOne) {
   EXPECT_THAT(report_of({"training.model=quadratic", "training.device=cuda"}), HasSubstr("must be left out"));
 }
 
-// So a file for a GPU needs only another device to run on the processor.
+// To run on the processor, a file for a GPU needs only another device.
 TEST_F(DeviceKeys, ABatchOfTheDeviceIsIgnoredOnTheProcessorWithANote) {
   const std::vector<std::string> keys = {"training.model=linear", "training.dataset=gaussian-mixture"};
   const auto with = [&](std::initializer_list<const char*> more) {

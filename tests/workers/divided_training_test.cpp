@@ -23,7 +23,7 @@ using Asked = Training::AskedBy;
 
 constexpr std::size_t size = 4;
 
-// An engine that leaves its processes at the end, as a run's engine does.
+// An engine that leaves its process group at the end, as a run's engine does.
 struct DividedEngine : Engine {
   DividedEngine(ProcessGroup& group, int workers, double momentum = 0, int threads = 1, double clip_norm = 0)
       : Engine(std::make_shared<PullObjective>(size, size), make_sgd({.momentum = momentum}),

@@ -82,7 +82,7 @@ TEST(Dropout, OfTwoLayersIsDrawnTwice) {
   EXPECT_NEAR(kept, n / 4, 5 * std::sqrt(n * 3 / 16));
 }
 
-// Texts of several lengths follow each other, without padding: (t, width).
+// Masks (t, width) of texts of several lengths, which follow each other without padding.
 at::Tensor mask_of_texts(const Network& network, const std::vector<float>& parameters,
                          const std::vector<std::vector<std::int32_t>>& texts, const Batch& batch) {
   const SequenceBatch sequences({texts.begin(), texts.end()});
@@ -224,7 +224,7 @@ TEST(Dropout, OfFusedTextsIsThatOfSingleOnesAndEvaluationsHaveNone) {
       << "what is embedded, two branches of two blocks, and what is read";
 }
 
-// An epoch's sum over all texts does not depend on how they are distributed, sorted and fused.
+// The sum of gradients over an epoch does not depend on how its texts are distributed, sorted and fused.
 TEST(Dropout, OfATextIsTheSameWhicheverWorkerMeetsIt) {
   const auto epoch_of = [](int workers, int micro_batches, std::int64_t size, double dropout) {
     SamplerOptions dealt = text_sampling;

@@ -247,7 +247,8 @@ TEST(BatchStatistics, AModelWithoutNormalisationHasNone) {
 
 // Evaluations of a model by the training engine: the samples used, and the detection of divergence.
 
-// Test samples have a loss of 2, training samples of 3. Every fourth is predicted correctly. Records evaluated ones.
+// Test samples have a loss of 2, training samples a loss of 3. Every fourth sample is predicted correctly. Records
+// which samples are evaluated.
 class CountedSamples : public PullObjective {
  public:
   using PullObjective::PullObjective;
@@ -287,7 +288,7 @@ TEST(Evaluation, AnEvaluationTakesTheWholeTestSetAndTheTrainingSamplesThatWereAs
   EXPECT_EQ(objective->seen, expected);
 }
 
-// 3000 validation samples, more than one task evaluates. A tenth is predicted correctly.
+// 3000 validation samples, which are more than one task evaluates. A tenth is predicted correctly.
 class HeldOut : public CountedSamples {
  public:
   using CountedSamples::CountedSamples;

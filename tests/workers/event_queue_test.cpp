@@ -52,7 +52,7 @@ void expect_order(const std::function<std::int64_t(std::int64_t, double)>& time_
     ASSERT_EQ(queue.empty(), expected.empty());
     const auto next = queue.next();
     ASSERT_TRUE(std::is_sorted(next.rbegin(), next.rend(), earlier));
-    if (!next.empty()) {  // events that were pushed since may come before them
+    if (!next.empty()) {  // events that were pushed after sorting may come before these
       ASSERT_TRUE(expected.contains(next.back()));
       ASSERT_FALSE(expected.begin()->at > next.back().at);
     }

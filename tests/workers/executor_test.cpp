@@ -127,8 +127,8 @@ TEST(Executor, WaitingForATaskDoesNotWaitForThoseAfterIt) {
   blockade.release();
 }
 
-// While a task is completed elsewhere, other tasks run. A dependent task waits for its end, which may come from any
-// thread, even before the task's function has returned.
+// While a task is completed elsewhere, other tasks run. A dependent task waits for executor.end(task), which any thread
+// may call, even before the task's function has returned.
 TEST(Executor, ATaskThatEndsElsewhereIsWaitedFor) {
   Executor executor(1);
   std::promise<std::shared_ptr<Task>> begun;

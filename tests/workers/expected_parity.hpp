@@ -14,7 +14,8 @@
 
 namespace syncopate {
 
-// Checks that parameters agree up to rounding, that counts agree, and that the MPI run is not faster than its delays.
+// Checks that both clusters have equal parameters up to rounding and equal counts, and that the MPI run takes at least
+// the time of its delays.
 inline void expect_parity(const Algorithm& algorithm,
                           std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}),
                           double tolerance = 1e-5, double clip_norm = 0, Step unplanned_steps = {}) {

@@ -46,7 +46,7 @@ int suspended_below(Fiber& fiber, int n) {
   return depth == 0 ? 0 : suspended_below(fiber, depth - 1) + 1;
 }
 
-// Together the fibers are deeper than one thread may be: ThreadSanitizer records at most 65,536 calls of a thread.
+// Together the fibers have more nested calls than one thread may have: ThreadSanitizer records at most 65,536.
 TEST_P(Fibers, ManyAreDeepInCallsAtOnce) {
   constexpr std::size_t count = 100;
   const StackPool pool(count, GetParam());
@@ -145,8 +145,9 @@ TEST_P(Fibers, WhatIsDestroyedBeforeItsEndIsUnwound) {
   EXPECT_EQ(sum_below(50), 50 * 51 / 2);
 }
 
-// A pool's last stack is at the place of the previous, smaller pool's last stack, but begins a little lower. There are
-// still frames from which the previous fiber never returned. A sanitizer must not take them for this fiber's.
+// A pool's last stack is at the place of the previous, smaller pool's last stack, but begins a little lower. Its memory
+// still has frames from which the previous fiber never returned. A sanitizer must not take them for frames of the new
+// fiber.
 TEST_P(Fibers, AStackIsCleanForTheNextOne) {
   for (std::size_t fibers = 1; fibers < 20; ++fibers) {
     const StackPool pool(fibers, GetParam());

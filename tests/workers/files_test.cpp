@@ -115,7 +115,7 @@ TEST(CsvRows, DamageBehindTheFirstRowsIsAFault) {
             "t.csv.gz: ends in the middle of its compressed data; the file is truncated");
 }
 
-// A regular file whose first bytes cannot be read, because no memory is mapped at address 0.
+// /proc/self/mem is a regular file whose first bytes cannot be read, because no memory is mapped at address 0.
 TEST_F(CsvFiles, ATableThatCannotBeReadToItsEndIsNoShorterOne) {
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"/proc/self/mem\"").faults,
               HasSubstr("/proc/self/mem: cannot be read: Input/output error"));
@@ -166,7 +166,7 @@ TEST(CsvRows, AColumnMayBeMissingThatHasAValueThen) {
               HasSubstr("the column b occurs twice"));
 }
 
-// Formats that spreadsheets write in other countries, and files that are not such tables.
+// Tables as spreadsheets write them in other countries, and files that are not comma-separated values.
 TEST(CsvRows, OtherFormsOfTablesAreNamed) {
   const auto fault = [](const std::string& text) {
     return message_of<FileFault>([&] {
@@ -401,7 +401,7 @@ TEST_F(WholeFile, IsKnownBeforehandToBeReplaceableOrNot) {
   EXPECT_EQ(why_not_replaceable(directory_ / "no/x"), (directory_ / "no").string() + ": no such directory");
 }
 
-// A limit on file sizes, which the new contents exceed, stands for a full device.
+// A limit on file sizes, which the new contents exceed, simulates a full device.
 TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
   replace_file(directory_ / "file", "old");
   const pid_t writer = fork();

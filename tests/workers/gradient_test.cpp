@@ -146,7 +146,8 @@ TEST(PromisedGradients, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
                    (loss_of(0) + loss_of(5) + loss_of(3) + loss_of(2)) / 4);
 }
 
-// ClippedGradients: a worker clips its gradient before it sends it. It stays a promise, without the rounding of a copy.
+// ClippedGradients: a worker clips its gradient before it sends it. The clipped gradient is a promise, too, without the
+// rounding of a copy.
 
 // At the initial model, 1, the gradient of worker w is 1 - (w, w + 1, w + 2, w + 3).
 TEST(ClippedGradients, HaveTheMostThatTheirMeanMayHave) {
@@ -221,7 +222,8 @@ TEST(ClippedGradients, TellWhichMicroBatchesAreKept) {
 
 using Lists = ApartObjective::Lists;
 
-// A pass takes at most eight samples, here micro-batches. Two are one pass; more become an even number of passes.
+// A pass takes at most eight samples, which are micro-batches here. Up to two are one pass; more are an even number of
+// passes.
 struct Held {
   explicit Held(int threads = 2)
       : objective(std::make_shared<ApartObjective>(4, 4, 8)), engine(objective, make_sgd({}), {}, threads) {}
@@ -316,7 +318,7 @@ TEST(SumsApart, AreMadeOnceAndOnlyForWhoNeedsThem) {
   }
 }
 
-// Passes depend on which gradients are held, not on their order of arrival, so that sums agree bit by bit.
+// Passes depend on which gradients are held, not on their order of arrival. So sums have the same bits in any order.
 TEST(SumsApart, PassesDoNotGoByTheOrderOfArrival) {
   std::vector<int> workers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   std::multiset<Lists> first;
@@ -754,7 +756,7 @@ TEST(DoublePrecisionGradient, BuffersAreTheMeanOverWhatWasEvaluated) {
   EXPECT_FLOAT_EQ(buffers[0], 4 / 3.0f);
   EXPECT_FLOAT_EQ(buffers[1], 0);
 
-  // Sums that arrive as values count the workers in each of the three: 0, 1, 2; then 0, 1, 2, 3; then 2, 3.
+  // A sum that arrives as values has the statistics of all its workers: 0, 1, 2; then 0, 1, 2, 3; then 2, 3.
   Gradient arrived;
   for (auto& part : coded(engine, start)) {
     part.use_double_precision();

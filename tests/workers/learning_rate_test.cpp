@@ -57,8 +57,8 @@ TEST(RecipeSchedules, WarmUpHoldAndLinearDecayMeetTheGoldenValues) {
   }
 }
 
-// LARS with batches of 8 x 256. An epoch has 626 steps, but the schedule assumes 625. It is stepped first, so it counts
-// from 1.
+// LARS with batches of 8 x 256. An epoch has 626 steps, but the schedule assumes 625. The schedule is stepped first, so
+// it counts from 1.
 TEST(RecipeSchedules, ThePolynomialOfLarsMeetsTheGoldenValues) {
   const int warmup = 3 * 625, total = 36 * 625 + 1;
   const LearningRate rate({.shape = Shape::polynomial,
@@ -76,7 +76,7 @@ TEST(RecipeSchedules, ThePolynomialOfLarsMeetsTheGoldenValues) {
   EXPECT_EQ(rate.at(total + 1000), 1e-4);
 }
 
-// The vision transformer of Gu et al. 2024: rates are powers of two. Golden steps are where their code halves it.
+// The vision transformer of Gu et al. 2024: rates are powers of two. At the golden steps their code halves the rate.
 TEST(RecipeSchedules, CosineStepOfTheVisionTransformerFallsAtTheGoldenSteps) {
   const LearningRate rate(
       {.shape = Shape::cosine_step, .peak = 0.008, .final = 1e-6, .warmup_steps = 10000, .total_steps = 93600});
@@ -146,7 +146,8 @@ TEST(RecipeSchedules, APolynomialOfPowerOneIsAStraightLine) {
   for (int t = 0; t < 120; ++t) EXPECT_NEAR(polynomial.at(t), linear.at(t), 1e-15);
 }
 
-// As in resnet_sgd: a factor from 0.1 / eta to 1 during warm-up, eta being the peak, and a tenth at each decay point.
+// As in resnet_sgd, reference code of Giladi et al. 2023: a warm-up from a factor of 0.1 / eta to 1, where eta is the
+// peak, and a factor of a tenth at each decay point.
 TEST(RecipeSchedules, AWarmUpMayHaveAStartOfItsOwn) {
   const LearningRate rate({.shape = Shape::step,
                            .peak = 3.2,

@@ -84,7 +84,7 @@ TEST(PivotedQr, FindsTheShortestSolutionAndTheLeftNullSpaceOfAMatrixOfLowerRank)
   }
 }
 
-// A matrix that is not symmetric, with some zeros. Its columns have the sum 1, its rows have not.
+// A matrix that is not symmetric, with some zeros. Each column has the sum 1, but rows have other sums.
 Matrix random_columns(int size, std::uint64_t seed) {
   Matrix matrix(size, size);
   fill_standard_normal({.seed = seed}, 0, matrix.values);

@@ -1,7 +1,7 @@
 // Transfers over shared links, compared with SimGrid, an independent simulator of distributed systems. In SimGrid,
 // transfers share a link fairly; here a link serves them one after the other. A link is never idle while there is
-// something to send, so the last of equal transfers ends at the same time in both. Earlier ones end later in SimGrid.
-// So the test compares last arrivals.
+// something to send, so the last of equal transfers ends at the same time in both. Earlier transfers end later in
+// SimGrid, so the test compares last arrivals.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,7 +32,8 @@ struct Transfer {
   double bytes;
 };
 
-// Transfers that begin at the same time. A worker makes its own in this order. Ranks from `workers` on are servers.
+// Transfers that begin at the same time. Each participant sends its transfers in this order. Ranks from `workers` on
+// are servers.
 struct Pattern {
   std::string name;
   int workers, servers;

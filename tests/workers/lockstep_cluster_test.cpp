@@ -173,7 +173,7 @@ TEST(LockstepCluster, OneProgramStandsForAllOnceWorkersActAlike) {
 TEST(LockstepCluster, EveryKindOfBudgetEndsAtTheSameStep) {
   SimulatedRun run{.workers = 6, .micro_batches = 4, .delays = {exponential_delay(0.5)}};
   for (const auto& [name, algorithm] : methods()) {
-    // With these nothing is kept, so budgets of samples or bytes would never end the run.
+    // These thresholds keep nothing, so budgets of samples or bytes would never end the run.
     if (name == "threshold 0.5, preempt 0" || name == "threshold 0.5, preempt 3") continue;
     run.budget = {.samples = 500};
     expect_equal_runs(run, *algorithm, name + ", samples");

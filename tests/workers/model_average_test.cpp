@@ -82,7 +82,7 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicy) {
     }
 }
 
-// As above, but with serialised states: the members' states are written as bytes, averaged, and read back.
+// Like EachMomentFollowsItsOwnPolicy, but the members' states are written as bytes, averaged, and read back.
 TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
   for (const StatePolicy first : all_policies)
     for (const StatePolicy second : all_policies) {
@@ -181,7 +181,7 @@ TEST(ModelAverage, WeightsAreThoseOfTheStatisticsToo) {
 }
 
 // Worker 1 has taken one more step. m and v are the means of the two workers' moments. left1 and left2 are the shares
-// in them of the initial zeros: the means of beta and beta^2 over workers. A zero gradient then moves all workers by
+// of the initial zeros in m and v: the means of beta and beta^2 over workers. A zero gradient then moves all workers by
 // rate beta1 m / (1 - beta1 left1) / sqrt(beta2 v / (1 - beta2 left2)).
 TEST(ModelAverage, TheBiasOfAMeanIsTheMeanOfItsBiases) {
   for (const bool is_weighted : {false, true}) {

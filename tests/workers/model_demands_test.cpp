@@ -274,7 +274,8 @@ TEST_F(ModelDemands, LabelsOfTokensNeedALossThatIsOfThem) {
   EXPECT_THAT(report, HasSubstr("returns shape [4, 3, 3] for inputs of shape [4, 3]; must return (4, 3, 4 or more)"));
 }
 
-// Rows that a loss asks nothing of, because they have no label. Each would add a loss of 0 to a micro-batch's mean.
+// Rows in which a loss has no token to predict, because they have no label. Each would add a loss of 0 to a
+// micro-batch's mean.
 class AskedRows : public PlannedObjective {
  protected:
   using Tokens = std::vector<std::int64_t>;

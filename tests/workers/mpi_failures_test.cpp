@@ -154,7 +154,7 @@ TEST(MpiDeadlock, ServersThatWaitForEachOtherAreFoundAfterTheWorkersEnd) {
                                             "server 1: waiting in receive for server 0 ("});
 }
 
-// The reports of two ranks in two consecutive rounds of questions.
+// The reports of two ranks in two consecutive rounds of deadlock detection.
 TEST(MpiDeadlock, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
   using For = WaitReport::For;
   const std::vector<WaitReport> both_wait = {{.wait = 4, .frames_sent = 7, .frames_received = 5},

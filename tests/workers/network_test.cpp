@@ -27,7 +27,8 @@ Duration all_gather(const NetworkModel& network, int members, Bytes payload) {
 // Schedules: collectives as transfers between ranks, round by round. Their times and bytes are compared with the
 // networks' formulas.
 
-// A transfer from one rank to another, of `parts` Nths of the payload with N members. A schedule has a list per round.
+// A transfer of parts / N of the payload from one rank to another, with N members. A schedule has a list of transfers
+// per round.
 struct Transfer {
   int from, to;
   double parts;
@@ -150,7 +151,8 @@ TEST(Network, RingTransferApproachesTwiceTheVectorAsWorkersGrow) {
   EXPECT_EQ(ring->all_reduce(1000, Bytes{1'000'000}), Duration{1'998'000'000});
 }
 
-// Ideal ring all-reduces of 86.4 million parameters at 25 Gbit/s (fact sheet on QSR, section 5).
+// Ideal ring all-reduces of the 86.4 million parameters of SimpleViT-B at 25 Gbit/s, as in the runs of Gu et al. 2024
+// (QSR).
 TEST(Network, RingTransfersAreThoseOfThePublishedRuns) {
   const auto ring = make_ring_network(0, 25e9 / 8);
   const Bytes parameters{4 * 86'400'000};
@@ -224,9 +226,11 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
   // All-gather: 3 of 12 parts go up inside, 2 rounds of 4 of 12 parts follow between servers, and all parts go down.
   EXPECT_EQ(all_gather(*ring, 12, payload), Duration{2 * 5'000 + 112'500 + 2 * (50'000 + 3'000'000) + 2 * 455'000});
   // All-to-all: three vectors of 450 us go to each leader. Between servers, 2 rounds move two thirds of the leader's 4
-  // vectors: 2/3 x 4 x 9 ms = 24 ms. Then the same as at first, back inside.
+  // vectors: 2/3 x 4 x 9 ms = 24 ms. Then three vectors go from each leader to its members, at the same cost as at
+  // first.
   EXPECT_EQ(all_to_all(*ring, 12, payload), Duration{2 * (2 * 5'000 + 1'350'000) + 2 * (50'000 + 12'000'000)});
-  // Ranks 4 .. 7 are one whole server. Ranks 2 .. 5 are halves of two servers. Ranks 3 .. 8 are 1, 4 and 1 of three.
+  // Ranks 4 .. 7 are one whole server. Ranks 2 .. 5 are halves of two servers. Ranks 3 .. 8 are on three servers: 1, 4
+  // and 1.
   const auto of = [&](int first, int members) {
     return ring->collective({.members = members, .payload = payload, .first = Rank{first}});
   };
@@ -239,7 +243,7 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
   };
   EXPECT_EQ(message(4, 7), Duration{455'000});
   EXPECT_EQ(message(3, 4), Duration{9'050'000});
-  for (const int server : {12, 13}) {  // servers of parameters stand alone, in no group of four
+  for (const int server : {12, 13}) {  // parameter servers are in no group of four
     EXPECT_EQ(message(11, server), Duration{9'050'000});
     EXPECT_EQ(message(server, 0), Duration{9'050'000});
   }
