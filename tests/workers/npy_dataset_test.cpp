@@ -83,7 +83,7 @@ TEST_F(NpyDataset, NumbersThatAreNotFiniteAreNamedWithTheirSample) {
   EXPECT_NO_THROW(npy_arrays().load(directory_));
   written("x_test.npy", {1, -INFINITY});
   EXPECT_THAT(fault(), AllOf(HasSubstr("x_test.npy"), HasSubstr("feature 1 of sample 0 is -inf")));
-  // The last of many values, beyond the last whole block of values that are checked together.
+  // The last of many values. It is beyond the last whole block of values that are checked together.
   std::vector<float> many(2 * ((1 << 20) + 3), 1e38f);
   write("y_train.npy", npy_file("|u1", "(1048579,)", FileBytes(1048579, 1)));
   written("x_test.npy", {1, 2});

@@ -42,7 +42,8 @@ struct Case {
   std::optional<RmsPropOptions> rmsprop;
   std::shared_ptr<const Optimizer> optimizer;
 
-  // Whether torch has this variant. Its SGD's momentum adds up gradients, and its RMSprop's mean square starts at 0.
+  // Whether torch has this variant. Momentum of torch's SGD adds up gradients; the mean square of torch's RMSprop
+  // starts at 0.
   bool torch_has_it() const {
     if (rmsprop) return rmsprop->form == RmsPropForm::pytorch && rmsprop->mean_square_start == 0;
     return !sgd || sgd->momentum_of == MomentumOf::gradients;

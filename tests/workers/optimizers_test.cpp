@@ -256,7 +256,7 @@ std::vector<Vector> all_gradients() {
   return gradients;
 }
 
-// All loops, for any processor, round every operation exactly once. Therefore they agree bit by bit.
+// All loops, for any processor, round every operation exactly once. Therefore their results have the same bits.
 TEST(OptimizerBits, SgdRoundsEveryOperationOnce) {
   const auto sgd = make_sgd({.momentum = 0.9, .nesterov = true, .weight_decay = {.rate = 0.01}});
   const State ours = trained(*sgd, true);
@@ -550,7 +550,7 @@ TEST(LayerWise, AStepOfOnesOwnIsThatOfASharedGradient) {
   }
 }
 
-// If someone else holds a state, a step from it does not change it.
+// If another variable holds a state, a step from the state does not change it.
 TEST(LayerWise, AStepFromAStateThatIsStillHeldLeavesItAsItIs) {
   for (const Optimized& test : all_optimizers({})) {
     const auto objective = std::make_shared<Layered>(sizes);
@@ -568,7 +568,8 @@ TEST(LayerWise, AStepFromAStateThatIsStillHeldLeavesItAsItIs) {
 }
 
 // Three workers with their own moments, averaged after steps 2 and 4 under all pairs of policies. A reset moment
-// restarts at zero, RMSProp's mean square at its initial value, and so does the count for its bias correction.
+// restarts at zero; RMSProp's mean square restarts at its initial value. The count of steps for the bias correction
+// restarts, too.
 TEST(LayerWise, LocalStepsFollowTheReferencesUnderEveryStatePolicy) {
   const auto policies = {StatePolicy::keep, StatePolicy::average, StatePolicy::reset};
   constexpr int workers = 3;
@@ -697,7 +698,7 @@ std::vector<float> trained(const NamedOptimizer& optimizer, const AveragePolicy&
   return engine.training.values(states[1]);
 }
 
-// Divided by its correction, a moment of constant gradients is the gradient (or its square) from the first step on. So
+// A moment of constant gradients, divided by its correction, is the gradient (or its square) from the first step on. So
 // resets do not change the steps.
 TEST(BiasCorrection, OfConstantGradientsMakesEachResetUnseen) {
   constexpr StatePolicy policies[] = {StatePolicy::keep, StatePolicy::average, StatePolicy::reset};
@@ -722,8 +723,8 @@ TEST(BiasCorrection, LetsAdamStepByTheRateAfterAResetOfTheSecondMoment) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], i % 2 == 0 ? 0.88 : 1.12, 1e-4);
 }
 
-// Workers have taken zero, one and two steps. So the mean of their moments contains less of the gradient, and its
-// correction must be for that.
+// Workers have taken zero, one and two steps. So the mean of their moments contains less of the gradient, which its
+// bias correction must take into account.
 TEST(BiasCorrection, OfAMeanOfUnequalWorkersMakesStepsOfTheRate) {
   const std::vector<std::vector<StatePolicy>> policies = {{StatePolicy::average, StatePolicy::average},
                                                           {StatePolicy::average, StatePolicy::reset},

@@ -14,8 +14,8 @@
 namespace syncopate {
 namespace {
 
-// Expected maximum of N standard normal numbers, by exact quadrature and by Bailey's approximation.
-// Source: the project's fact sheet on DropCompute, section 2.3, an independent computation.
+// Expected maximum of N standard normal numbers, by exact quadrature and by Bailey's approximation (Giladi et al. 2023,
+// Eq. 4). Source: an independent computation.
 TEST(OrderStatistics, NormalMaximaMatchTheTable) {
   struct Row {
     int workers;
@@ -48,8 +48,8 @@ std::vector<double> fine_sample(const Law& law) {
   return sample;
 }
 
-// Source: the project's fact sheet on backup workers, section 2.1: closed forms, and Monte Carlo for the normal and the
-// log-normal law, whose last digit is uncertain.
+// Expected values are closed forms for the exponential and the Pareto law. For the normal and the log-normal law they
+// are from Monte Carlo, and their last digit is uncertain.
 TEST(OrderStatistics, OfAFineSampleThatOfItsLaw) {
   const auto exponential = fine_sample(boost::math::exponential(2));
   const auto pareto = fine_sample(boost::math::pareto(1, 2.5));
@@ -67,7 +67,7 @@ TEST(OrderStatistics, OfAFineSampleThatOfItsLaw) {
 
 TEST(OrderStatistics, TheMaximumOfUnlikeNormalTimes) {
   const std::vector<NormalTime> alike(16, {3, 0.5});
-  EXPECT_NEAR(expected_maximum(alike), 3 + 0.5 * 1.765991393, 1e-7);  // the table above: N = 16
+  EXPECT_NEAR(expected_maximum(alike), 3 + 0.5 * 1.765991393, 1e-7);  // N = 16 in NormalMaximaMatchTheTable
   // Clark 1961: E[max(X, Y)] = a Phi(d) + b Phi(-d) + theta phi(d), theta^2 = s^2 + t^2, d = (a - b) / theta.
   const boost::math::normal normal;
   const double theta = std::hypot(1.0, 3.0), d = (5 - 4) / theta;

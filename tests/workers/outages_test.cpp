@@ -141,8 +141,8 @@ TEST(Outages, PauseAMicroBatchOrEndIt) {
   EXPECT_GT(std::min({kept, lost, stopped}), 100);  // all three cases occur
 }
 
-// The same for a deadline that judges a forward pass: if it ends past the deadline, the micro-batch is discarded. The
-// first `forward` nanoseconds of work are the forward pass, with or without outages.
+// Like step_by_step(), but for a deadline that judges a forward pass. If the pass ends past the deadline, the
+// micro-batch is discarded. The first `forward` nanoseconds of work are the forward pass, with or without outages.
 Passage judged_step_by_step(const std::vector<int>& marks, std::int64_t start, std::int64_t duration,
                             std::int64_t forward, std::int64_t deadline) {
   Passage passage;
@@ -156,7 +156,8 @@ Passage judged_step_by_step(const std::vector<int>& marks, std::int64_t start, s
     }
     const std::int64_t worked = passage.worked.count();
     passage.kept = worked == duration;
-    // Past the deadline: not begun, or at an outage's end before the forward pass has ended.
+    // Past the deadline, a micro-batch stops if it has not begun, or at an outage's end if its forward pass has not
+    // ended.
     const bool is_stopped =
         worked < forward && t > deadline && (t == start || marks.at(static_cast<std::size_t>(t) - 1));
     if (passage.kept || is_stopped) break;
@@ -395,7 +396,8 @@ std::vector<bool> job_down(const std::vector<OutageEntry>& faults, const JobRest
   enum class Phase { runs, saves, restarts };
   std::vector<bool> down(static_cast<std::size_t>(end));
   Phase phase = Phase::runs;
-  std::int64_t left = 0, work = 0, most_work = 0;  // since the checkpoint: of this attempt, and of the best one
+  // Work since the checkpoint: `work` of this attempt, `most_work` of the attempt that has come furthest.
+  std::int64_t left = 0, work = 0, most_work = 0;
   for (std::int64_t t = 0; t < end; ++t) {
     const auto is_down = [&](Rank worker, std::int64_t at) {
       return std::ranges::any_of(faults, [&](const OutageEntry& fault) {
@@ -458,8 +460,8 @@ TEST(JobRestarts, RepeatTheWorkSinceTheLastCheckpoint) {
 }
 
 // Daly 2006, Equation 20 ("A higher order estimate of the optimum checkpoint interval for restart dumps"): with
-// exponential times between faults of mean M, a restart of R and a checkpoint of C after each tau of work, that much
-// work takes M e^(R/M) (e^((tau + C)/M) - 1) on average. Faults of N workers come N times as often.
+// exponential times between faults of mean M, a restart of R and a checkpoint of C after each tau of work, a work of
+// tau takes M e^(R/M) (e^((tau + C)/M) - 1) on average. Faults of N workers come N times as often.
 TEST(JobRestarts, TakeAsLongAsDalysFormulaSays) {
   constexpr int workers = 4;
   constexpr double mean_s = 400, restart_s = 15, every_s = 40, saves_s = 5;

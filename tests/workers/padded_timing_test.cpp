@@ -1,5 +1,5 @@
-// Training that times padded micro-batches: every text is replaced by the longest one, but is asked only what the
-// replaced text is asked. Padding has no questions.
+// Training that times padded micro-batches. The longest text replaces each text of a micro-batch, but the model
+// predicts only tokens within the replaced text's length. It predicts no tokens of the padding.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -43,7 +43,8 @@ TEST(PaddedTiming, AsksForTheNextTokensOfEachTextsOwnLength) {
     own.append_samples(one, samples);
     const auto length = [&](std::uint32_t sample) { return texts->tokens(Split::train, sample).size(); };
     const auto whole = texts->tokens(Split::train, std::ranges::max(samples, {}, length));
-    // Texts cut to their own lengths have the same questions, and later tokens do not change an earlier place's output.
+    // Texts cut to their own lengths have the same tokens to predict. Later tokens do not change an earlier place's
+    // output.
     TokenSequences cut;
     double targets = 0;
     for (const std::uint32_t sample : samples) {
@@ -72,7 +73,7 @@ TEST(PaddedTiming, HidesNoPadding) {
       ASSERT_EQ(shown.size(), tokens.size());
       EXPECT_TRUE(std::equal(shown.begin() + own, shown.end(), tokens.begin() + own));
       EXPECT_THAT(asked, testing::Each(testing::Lt(own)));
-      // The first token is never hidden, nor is the last one if the whole text is asked about.
+      // The first token is never hidden. The last token of a text is not hidden either if the text has its full length.
       const auto hideable = own == std::ssize(tokens) ? own - 2 : own - 1;
       const auto wanted = std::max<std::int64_t>(1, std::llround(0.4 * own));
       EXPECT_EQ(std::ssize(asked), std::min<std::int64_t>(wanted, hideable));

@@ -61,7 +61,7 @@ double speedup_at(double threshold, double slowest) {
   return effective_speedup(expected_micro_batches(12, threshold, delayed), 12, threshold, slowest, 0.9);
 }
 
-// The analytical optimum of the scale sweep at T^c = 0.9 (fact sheet on DropCompute, section 4.2).
+// The analytical optimum of a sweep over numbers of workers at T^c = 0.9, by Eqs. 4 and 5 of Giladi et al. 2023.
 TEST(DropComputeTheory, TheBestThresholdOfTheScaleSweep) {
   struct Row {
     int workers;

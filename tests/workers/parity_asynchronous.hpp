@@ -227,8 +227,8 @@ TEST(Parity, RingleaderUsesGradientsOfEveryCycleOnBothClusters) {
   }
 }
 
-// The clock determines how many steps a worker takes after it has answered, and before a new model overwrites them.
-// After one round all results are equal; after several, kept micro-batches and bytes are.
+// A worker takes steps after its answer, until a new model overwrites them. The clock determines the number of these
+// steps. After one round all results are equal; after several rounds kept micro-batches and bytes are equal.
 TEST(Parity, DecoupledDiLoCoOfAllWorkers) {
   for (const int fragments : {1, 3}) {
     DecoupledOptions options{.minimum_steps = 20, .outer = make_diloco(0.7, 0.6)};

@@ -68,7 +68,7 @@ TEST(Parity, FederatedClassics) {
   const auto period = [] { return make_constant_period(Step{5}); };
   expect_parity(FedProx(period(), 0.1));
   expect_parity(Scaffold({.period = period(), .rate = 0.8}), make_sgd({}));
-  // Option I takes a step more in each of four rounds, but no budget is left for the last one's.
+  // In each round except the last, Option I takes one more step; in the last round no budget is left for it.
   expect_parity(Scaffold({.period = period(), .rate = 0.8, .control = ScaffoldOptions::Control::gradient}),
                 make_sgd({}), 1e-5, 0, Step{3});
   std::vector<Step> of_workers;

@@ -1,5 +1,6 @@
-// The same algorithm on both clusters. If its control flow does not depend on the clock, parameters and counts agree,
-// and no run is faster than its delays. On a quiet machine, parity_time_mpi_test checks that wall time is not longer.
+// The same algorithm on both clusters. If its control flow does not depend on the clock, both clusters have equal
+// parameters and counts, and no run is faster than its delays. On a quiet machine, parity_time_mpi_test checks that
+// wall time is not longer.
 #include <gtest/gtest.h>
 
 #include "tests/workers/mpi_test_main.hpp"

@@ -111,8 +111,8 @@ TEST(Parity, OptimizersOfTheRecipes) {
   expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_averaged({}));
 }
 
-// How many micro-batches fit into an all-reduce depends on the clock, but all are used. On a busy machine all-reduces
-// take longer, so more fit into them, up to the ratio of the times.
+// The clock determines how many micro-batches fit into an all-reduce, but all of them are used. On a busy machine
+// all-reduces take longer, so more micro-batches fit into them, up to the ratio of wall time to simulated time.
 TEST(Parity, AccoKeepsAsMuchOnBothClusters) {
   const Acco acco(1);
   const DelayedUpdate delayed(2), as_published(1, DelayedUpdate::Cleared::every_second_step);

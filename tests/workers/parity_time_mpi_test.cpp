@@ -29,7 +29,8 @@ Parity parity_with_long_delays() { return Parity(1e-6, 50e-6, make_sgd({.momentu
 
 class ParityOfTime : public testing::Test {
  protected:
-  // Fails if the wall time is too long in every try although the machine was quiet. If it was not quiet, returns why.
+  // Fails if the wall time is too long in every try although the machine was quiet. If the machine was not quiet,
+  // returns what disturbed it.
   static std::string compare(const Algorithm& algorithm) {
     constexpr double tolerance = 0.05;
     constexpr int tries = 3;

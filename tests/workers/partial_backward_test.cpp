@@ -99,7 +99,7 @@ std::shared_ptr<const Objective> objective_of(const reference::Case& model) {
   return std::make_shared<TorchObjective>(model.network, reference::images(), reference::sampling, 64);
 }
 
-// The sum of a whole micro-batch's gradient and a cut one's.
+// The sum of the gradients of a whole micro-batch and of a cut one.
 TEST(PartialBackward, AreWhatIsLeftOfAMicroBatchsGradient) {
   for (const reference::Case& model : reference::cases()) {
     Executor executor(2);
@@ -168,7 +168,7 @@ TEST(PartialBackward, AreOfNoMicroBatchThatIsKept) {
   EXPECT_EQ(kept, std::vector{whole});
 }
 
-// A sum that has already been evaluated, as on an MPI rank.
+// The sum has already been evaluated, as on an MPI rank.
 TEST(PartialBackward, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
   const reference::Case model = reference::cases().back();
   Executor executor(2);

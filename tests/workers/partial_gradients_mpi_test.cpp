@@ -1,6 +1,6 @@
-// Gradients that remain of micro-batches that a deadline cuts, on both clusters: in emulated time, and in real time,
-// which consists almost entirely of injected delays. Deadlines are so far from the end of any tensor's backward pass
-// that both clusters decide alike, also on a machine that is not idle. Start with mpirun -n 3.
+// Gradients that remain of micro-batches that a deadline cuts, on both clusters: in emulated time, and in real time
+// that consists almost entirely of injected delays. Deadlines are so far from the end of any tensor's backward pass
+// that both clusters cut the same tensors, even on a busy machine. Start with mpirun -n 3.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -20,8 +20,9 @@ const MpiSession* session = nullptr;  // main sets it
 using Normalisation = DropComputeOptions::Normalisation;
 constexpr int workers = 3, micro_batches = 2;
 
-// A worker's micro-batches take 0.6, 0.9 and 1.2 s. At the threshold of 1.575 s worker 0 has both. Worker 1 has one,
-// and half of the second's backward pass. Worker 2 has one, and part of the second's forward pass.
+// A worker's micro-batches take 0.6, 0.9 and 1.2 s. At the threshold of 1.575 s worker 0 has computed both. Worker 1
+// has computed one, and half of the second one's backward pass. Worker 2 has computed one, and part of the second one's
+// forward pass.
 struct Setup {
   double base_s = 0.6;
   std::vector<double> delays_s = {0, 0.3, 0.6};

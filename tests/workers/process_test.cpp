@@ -268,7 +268,7 @@ TEST(SharedToken, EachIsOfItsOwn) {
   EXPECT_TRUE(other.take());
 }
 
-// If the token's process has ended, nobody waits for it.
+// If the token's process has ended, nobody waits for the token.
 TEST(SharedToken, OfNobodyIsNotThere) {
   std::optional<SharedToken> gone(std::in_place);
   const int descriptor = gone->descriptor();

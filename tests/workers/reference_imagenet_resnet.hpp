@@ -14,7 +14,7 @@ class ImagenetResnetModule : public torch::nn::Module {
  public:
   using Stem = ImagenetResnetOptions::Stem;
 
-  // `blocks`: their number in each stage.
+  // `blocks`: the number of blocks in each stage.
   ImagenetResnetModule(std::int64_t channels, std::int64_t classes, const ImagenetResnetOptions& options,
                        const std::vector<std::int64_t>& blocks, bool has_bottlenecks)
       : options_(options) {

@@ -1,5 +1,5 @@
-// The text transformer from modules of torch::nn that process one text at a time. With normalised sums it uses
-// LibTorch's encoder layers, with normalised branches only LibTorch's attention.
+// The text transformer from modules of torch::nn that process one text at a time. A transformer that normalises sums
+// has LibTorch's encoder layers; one that normalises branches has only LibTorch's attention.
 #pragma once
 
 #include <torch/torch.h>

@@ -185,7 +185,8 @@ TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
   EXPECT_THAT(report, AllOf(HasSubstr("datasets.wordnet-glosses.directory"), HasSubstr("data.noun")));
 }
 
-// The same files are read in two ways within one process: a cached one must not be used for the other.
+// One process reads the same files with fine and with coarse labels. The second reading must not use the first one's
+// cache.
 TEST_F(Registry, CifarsFilesAreReadByEitherLabelInColour) {
   FileBytes records;
   for (int i = 0; i < 64; ++i) {

@@ -23,7 +23,8 @@ SampledTimes sample(const Delays& delays, int workers, int micro_batches, std::v
 }
 
 TEST(SampledTimes, LawsAreThoseThatTheDelaysDeclare) {
-  // A micro-batch takes 1 s + Exp of mean 0.5 s. A step's Exp of mean 0.3 s counts a third on each of its three.
+  // A micro-batch takes 1 s + Exp of mean 0.5 s. A step's delay, Exp of mean 0.3 s, adds a third to each of three
+  // micro-batches.
   const auto times =
       sample({exponential_delay(0.5), scoped_delay(exponential_delay(0.3), {.scope = DelayScope::step})}, 8, 3);
   ASSERT_TRUE(times.alike());
@@ -49,7 +50,7 @@ TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   EXPECT_NEAR(heavy.law.mean, 1 + 0.1 * 1.8 / 0.8, 0.1);
 }
 
-// Only one of four workers has such a delay. The sample counts for all four.
+// Only one of four workers has a drifting delay. The mean of all four is still that of the sample.
 TEST(SampledTimes, WhereOneWorkersDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   for (int worker = 0; worker < 4; ++worker)
     EXPECT_NEAR(sample({scoped_delay(drift_delay(0.0001, 5), {.workers = {worker}})}, 4, 1).law.mean,
@@ -58,8 +59,8 @@ TEST(SampledTimes, WhereOneWorkersDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
 }
 
 // 64 workers, half of them slower. A mean over 512 steps of deviation 0.5 s has the standard error 0.5 / sqrt(512) =
-// 0.022 s. The test for unlike workers divides the variance of their means by 0.022^2. That is 1 + (difference / 2 /
-// 0.022)^2 on average, and with equal workers hardly ever above 2.07.
+// 0.022 s. The test for unlike workers divides the variance of their means by 0.022^2. This ratio is 1 + (difference /
+// 2 / 0.022)^2 on average; with equal workers it is hardly ever above 2.07.
 TEST(SampledTimes, WorkersAreUnlikeWhereTheirMeansDifferByMoreThanChance) {
   for (const auto& [slower_s, alike] : {std::pair{0.0, true}, {0.02, true}, {0.08, false}, {0.5, false}}) {
     std::vector<double> factors(64, 1.0);
@@ -77,7 +78,7 @@ TEST(SampledTimes, WorkersOfOneDeclaredLawAreAlikeWhateverTheirSampleShows) {
   const auto bursty = scoped_delay(constant_delay(1), {.bursts = BurstLengths{4, 4}, .cluster_size = 64});
   const auto times = sample_times(ComputeTime(7, 1.0, {}, {bursty}), 64, 1, Step{512});
   ASSERT_EQ(times.drawn_steps(), 512u);
-  double variance = 0;  // the variance of the workers' means; below divided by that of independent steps
+  double variance = 0;  // of the workers' means; divided below by that of independent steps
   for (std::size_t worker = 0; worker < 64; ++worker) {
     double mean = 0;
     for (std::size_t step = 0; step < 512; ++step) mean += times.step_times[worker * 512 + step] / 512;
@@ -188,7 +189,7 @@ void expect_cut(double threshold_s, double time_s, double kept) {
   EXPECT_NEAR(cut->time_s.error, 0, 1e-9);
 }
 
-// Their micro-batches end after 1 and 2 s, 1.5 and 3 s, and 3 and 6 s.
+// The micro-batches of the three workers end after 1 and 2 s, 1.5 and 3 s, and 3 and 6 s.
 TEST(CutSteps, OfThreeWorkersByHand) {
   expect_cut(std::numeric_limits<double>::infinity(), 6, 1);
   expect_cut(3.2, 3.2, 5.0 / 6);
@@ -254,7 +255,8 @@ TEST(CutSteps, WithoutALossDoNotExcludeOne) {
   EXPECT_DOUBLE_EQ(cut->kept.error, 1.0 / (512 * 6));
 }
 
-// Times of micro-batches of 8 sequences, whose longest ones have 1 to 40 tokens. `share` of the places are tokens.
+// Times of micro-batches of 8 sequences. The longest sequence has 1 to 40 tokens. `share` of the padded places are
+// tokens.
 std::vector<TimedLengths> timed(double base_s, double per_token_s, double per_square_s, double per_padded_s = 0) {
   std::vector<TimedLengths> all;
   for (int length = 1; length <= 40; ++length) {
@@ -307,7 +309,8 @@ TEST(LengthFit, LeavesOutWhatWouldBeNegative) {
 }
 
 TEST(LengthFit, SaysHowFarTheTimesAreFromTheLine) {
-  // Two lengths, each measured twice: 1 ms above and below means of 10 and 20 ms, which are 5 ms from their own mean.
+  // Two lengths, each measured twice: 1 ms above and below means of 10 and 20 ms, which are 5 ms from their common
+  // mean.
   const std::vector<TimedLengths> four = {
       {10, 10, 100, 0.011}, {10, 10, 100, 0.009}, {20, 20, 400, 0.021}, {20, 20, 400, 0.019}};
   const LengthFit fit = fit_lengths(four);

@@ -99,8 +99,8 @@ TEST(Sampler, ForTimingAMicroBatchIsItsLongestSequenceAsOftenAsItHasSamples) {
 
 TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
   const Sampler sampler(sequences(Batching::packed));
-  // 103 sequences have 5 tokens on average. With at most 20 tokens they are 26 micro-batches; with at least 16, as the
-  // next sequence may not fit, 32. That makes 3 steps of 8 micro-batches, with 3 to 4 samples each.
+  // 103 sequences have 5 tokens on average. They fill 26 micro-batches of 20 tokens, the most, or 32 of 16 tokens, as
+  // the next sequence may not fit. That makes 3 steps of 8 micro-batches, with 3 to 4 samples each.
   ASSERT_EQ(sampler.steps_per_epoch(), 3);
   EXPECT_EQ(sampler.samples_per_micro_batch(), 3);
   for (const std::int64_t epoch : {0, 1, 5}) {

@@ -167,7 +167,7 @@ TEST_F(ScriptModules, GiveTheSameBitsOnADeviceThatCopies) {
   }
 }
 
-// On LibTorch's device "meta", which has shapes without values, as on a GPU: its operators refuse tensors of two
+// LibTorch's device "meta" has shapes without values. Like a GPU's operators, its operators refuse tensors of two
 // devices. Tensors that are not trained must have moved with the module. The next evaluation is on the processor again.
 TEST_F(ScriptModules, AreEvaluatedWhereTheirParametersAre) {
   save_linear("y = y * self.scale + self.offset\nif self.training:\n    self.mean.mul_(0.5)",
@@ -364,7 +364,7 @@ TEST_F(ScriptModules, WhatIsNotUsedHasAGradientOfZero) {
   const auto objective = objective_of(load(vectors, {.fused = false}));
   const auto sum = gradient_of(*objective, micro_batches);
   ASSERT_EQ(sum.size(), 12u + 4 + 4 + 2);
-  // Both summands a and b have the gradient of the logits, also summed over micro-batches.
+  // Both summands a and b have the gradient of the logits. This also holds for sums over micro-batches.
   std::vector<float> expected(4);
   for (const MicroBatch& one : micro_batches) {
     const auto part = gradient_of(*objective, std::span(&one, 1));
@@ -659,7 +659,7 @@ TEST_F(ScriptsOfTexts, TheSumOverMicroBatchesIsThatOfEach) {
   }
 }
 
-// A text and the questions about it: by the rules of dataset.hpp, or about the next token at each place.
+// A text and the tokens to predict in it: hidden ones by the rules of dataset.hpp, or the next token at each place.
 struct Asked {
   std::vector<std::int64_t> tokens, places, answers;
 };
@@ -688,7 +688,7 @@ struct Reference {
   std::vector<double> gradient;
 };
 
-// Computes in double precision, text by text. A micro-batch's loss is the mean over all questions about its texts.
+// Computes in double precision, text by text. A micro-batch's loss is the mean over all tokens to predict in its texts.
 Reference reference(Kind kind, const std::vector<float>& theta) {
   const auto parameter = [&](std::int64_t at) {
     return torch::tensor(in_doubles(theta), torch::kDouble)
@@ -734,7 +734,7 @@ TEST_F(ScriptsOfTexts, FindHiddenAndNextTokens) {
   }
 }
 
-// An evaluation asks for all tokens of the test texts except the first tokens.
+// An evaluation predicts all tokens of the test texts except the first tokens.
 TEST_F(ScriptsOfTexts, AnEvaluationIsOverAllThatIsAskedFor) {
   const auto script = saved(decoder, before, {.task = {.kind = Kind::causal_lm}});
   std::int64_t targets = 0;

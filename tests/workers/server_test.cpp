@@ -193,7 +193,7 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
     server.send_model(Rank{1});
     server.send_model(Receivers::waiting);
     server.send_model(Receivers::waiting);  // all workers already have version 0
-    take(1), take(0), take(2);              // all at 2 s, as version 0 reached all together
+    take(1), take(0), take(2);              // all at 2 s, as all workers got version 0 at the same time
     server.send_model(Receivers::waiting);  // all have version 0 and wait for version 1
     server.descend({});
     server.send_model(Receivers::waiting);
@@ -201,7 +201,7 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
     server.send_model(Receivers::waiting);  // sent version 1, and waits for version 2
     server.descend({});
     server.send_model(Receivers::waiting);
-    take(0), take(1), take(2);  // at 4 s, all of version 1, which is late for 0 and 2
+    take(0), take(1), take(2);  // at 4 s, gradients of version 1, which are late for 0 and 2
     server.send_model(Receivers::waiting);
     server.send_model(Receivers::waiting);
     EXPECT_EQ(server.now(), Time{from_seconds(4)});

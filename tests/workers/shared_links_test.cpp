@@ -80,8 +80,8 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
           for (int k = 1; k <= n; ++k) {
             const auto message = cluster.receive(self, {}, never, here());
             ASSERT_TRUE(message);
-            // In groups, messages of a group's two members follow each other over its uplink, and those of other groups
-            // come in between.
+            // In the network of groups, messages of a group's two members follow each other over the group's uplink.
+            // Messages of other groups arrive between them.
             if (network != networks.back()) {
               EXPECT_EQ(message->from, Rank{k - 1});
             }
@@ -171,8 +171,8 @@ TEST(SharedLinks, AreNotSharedWithoutContention) {
       });
 }
 
-// Each worker sends to both neighbours at once. Its second message leaves after the first, and arrives after the first
-// message of that neighbour's other neighbour.
+// Each worker sends to both neighbours at once. Its second message leaves after its first one. The receiver gets this
+// second message after the first message of its other neighbour.
 TEST(SharedLinks, TwoNeighboursTakeTwoTransfers) {
   const int n = 6;
   const Programs setup{.workers = n, .servers = 0, .network = make_ring_network(latency_s, 1000)};
@@ -260,7 +260,8 @@ TEST(SharedLinks, CollectivesAndMessagesWaitForEachOther) {
   run(10.5, 10, 12, 10 + transfers_s + latencies_s);
 }
 
-// A worker sends while its own collective is in progress. Its link serves the two in the order of time.
+// A worker sends while its own collective is in progress. Its link serves the message and the collective in the order
+// of time.
 TEST(SharedLinks, WhatIsSentBesideACollectiveComesToTheLinkInTheOrderOfTime) {
   const auto run = [&](double send_at_s, double arrives_s, double ends_s) {
     const Programs setup{.workers = 2, .network = make_ring_network(latency_s, 1000)};
@@ -385,7 +386,7 @@ TEST(SharedLinks, ServeInTheOrderOfSendingWhicheverFiberRunsFirst) {
       EXPECT_GE(std::get<2>(arrived[k]) - std::get<2>(arrived[k - 1]), transfer_s - 1e-8);
     }
   }
-  EXPECT_GT(waited_s, 10 * transfer_s);  // so that messages did wait
+  EXPECT_GT(waited_s, 10 * transfer_s);  // so messages did wait
 }
 
 TEST(SharedLinks, CarryMessagesBetweenWorkersInAndOut) {

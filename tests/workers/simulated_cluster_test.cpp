@@ -89,7 +89,8 @@ TEST(SimulatedCluster, AReceiverWaitsUntilTheMessageArrives) {
   EXPECT_EQ(receiver[Activity::communicate], from_seconds(0.5));
 }
 
-// A model of 16 bytes takes 2 s, a message without values 1 s. Sent after the model, it arrives together with it.
+// A model of 16 bytes takes 2 s, a message without values 1 s. If the message is sent after the model, both arrive
+// together.
 TEST(SimulatedCluster, AMessageWithoutValuesDoesNotOvertakeAModel) {
   std::vector<std::string> log;
   const std::shared_ptr<const NetworkModel> network = make_ring_network(1, 16);
@@ -233,8 +234,8 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
             "but the others wait in average_model");
 }
 
-// The times of whole steps are drawn ahead: for several workers, or for several steps of one. Whatever is requested in
-// which order, a step takes the time of its own micro-batches.
+// Times of whole steps are drawn ahead: for several workers, or for several steps of one worker. In any order of
+// requests, a step takes the time of its own micro-batches.
 TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
   for (const int micro_batches : {1, 3, 12}) {
     SimulatedRun setup{.workers = 40, .micro_batches = micro_batches, .delays = {exponential_delay(0.5)}};
@@ -251,8 +252,8 @@ TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
       EXPECT_EQ(worker.now() - start, expected(worker.rank(), step))
           << micro_batches << " micro-batches, worker " << worker.rank().value << ", step " << step.value();
     };
-    // First, all workers take each step together; then each takes several steps alone, and skips some. Below, a server
-    // is in between.
+    // First, all workers take each step together; then each takes several steps alone, and skips some. In the second
+    // run, a worker gets a model from a server before each step.
     setup.run(Script([&](Worker& worker) {
       for (int round = 0; round < 20; ++round) {
         check(worker, worker.step(), [&] { worker.descend(worker.compute_step_gradient()); });
@@ -469,7 +470,7 @@ TEST(StartedCollectives, WhoComputesLongerThanAPartialSumTakesPaysNothing) {
 }
 
 // Worker 0 makes a second sum while worker 1 computes. Worker 1 was in time for the first sum, and gets only that. It
-// gets the second one when it arrives there, late.
+// is late for the second sum, which it gets when it arrives there.
 TEST(StartedCollectives, WhoWasInTimeGetsItsOwnPartialSumAlone) {
   Simulated simulated;
   simulated.run(2, [](Cluster& cluster, Rank self) {
@@ -577,7 +578,8 @@ TEST(OverlappedExchange, OfUnequalWorkersWaitsForEachBucketOfTheSlowest) {
   EXPECT_NEAR(to_seconds(run.run(SyncSgd()).totals.end), std::max(first_s, done_s) + one_s, 1e-7);
 }
 
-// Workers that lose their last micro-batch at the threshold send nothing before it. If they lose none, they do.
+// Workers that lose their last micro-batch send nothing before the threshold. Workers that lose none send a bucket
+// during their last micro-batch.
 TEST(OverlappedExchange, OfDropCompute) {
   SimulatedRun run = setup({2, 1.0});
   run.budget = {.steps = 1};
@@ -590,8 +592,8 @@ TEST(OverlappedExchange, OfDropCompute) {
 }
 
 // DeadlineTies: micro-batches that end, begin, or end their forward pass exactly at a deadline. The sources differ
-// (workers/time/compute_time.hpp): Algorithm 1 keeps those that end before the deadline, and the reference codes stop
-// those that are past it.
+// (workers/time/compute_time.hpp): Algorithm 1 of Giladi et al. 2023 keeps micro-batches that end before the deadline,
+// and the reference codes stop micro-batches that are past it.
 
 constexpr std::int64_t second = 1'000'000'000;
 
@@ -654,7 +656,8 @@ void expect_ties_decided(bool in_lockstep) {
 TEST(DeadlineTies, AreDecidedAsInTheSourcesOnFibers) { expect_ties_decided(false); }
 TEST(DeadlineTies, AreDecidedAsInTheSourcesInLockstep) { expect_ties_decided(true); }
 
-// Other workers are before or after their ties. They do not change what a worker at the deadline does.
+// Micro-batches of the other workers end before or after the deadline. This does not change what happens to a
+// micro-batch that ends at the deadline.
 TEST(DeadlineTies, OfOneWorkerConcernItAlone) {
   for (const bool in_lockstep : {false, true}) {
     SimulatedRun setup{.workers = 40, .micro_batches = 3, .budget = {.steps = 1}, .in_lockstep = in_lockstep};
@@ -690,8 +693,8 @@ TEST(DeadlineTies, ABackwardPassIsJudgedWhereItsForwardPassEndsAfterAnOutage) {
       {0.2, 0.4, 900 * ms + 1, 1, 1.4, 0},
       {0.2, 0.4, 900 * ms, 1, 1.4, 0},
       {0.2, 0.4, 900 * ms - 1, 0, 0.9, 0.5},
-      // The deadline is at the outage's end, where the rest of a forward pass still runs and is discarded; or within
-      // the outage.
+      // The deadline is at the outage's end, where the rest of a forward pass still runs and is discarded; or it is
+      // within the outage.
       {0.2, 0.4, 600 * ms, 0, 0.9, 0.5},
       {0.2, 0.4, 600 * ms - 1, 0, 0.6, 0.2},
       // The outage begins when the forward pass ends. The backward pass follows it, unless the forward pass was late.

@@ -44,7 +44,7 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{0}, .step = 0, .index = 2},
                                                {.worker = Rank{1}, .step = 8, .index = 0}};
 
-// Questions about a text: logits (questions, choices) from the module's forward pass, and the answers (questions,).
+// Predictions from a text: logits (predictions, choices) from the module's forward pass, and targets (predictions,).
 struct Asked {
   torch::Tensor logits, answers;
 };
@@ -222,7 +222,7 @@ void set_parameters(const Case& one, const std::vector<float>& flat) {
   ASSERT_EQ(offset, flat.size());
 }
 
-// The mean loss over all questions about a micro-batch's texts. Labels are smoothed as in PyTorch.
+// The mean loss over all predictions from a micro-batch's texts. Labels are smoothed as in PyTorch.
 torch::Tensor loss_of(const Case& one, const MicroBatch& micro_batch, double smoothing = 0) {
   std::vector<std::uint32_t> numbers;
   Sampler(sampling).append_samples(micro_batch, numbers);
@@ -449,7 +449,7 @@ TEST(Gpt, RotaryScoresDependOnDifferencesOfPositions) {
   EXPECT_FALSE(at_start.allclose(ratios({0, 1, 4, 2}, 3), 1e-2));
 }
 
-// A block has four matrices: queries, keys and values; the mean's; and the perceptron's two.
+// A block has four matrices: for queries, keys and values; for the output of attention; and the perceptron's two.
 TEST(Gpt, MuonTakesTheMatricesOfAllBlocksWithEitherHead) {
   for (const bool tied : {true, false}) {
     const auto tensors = gpt_network({.width = 9, .vocabulary = 11},

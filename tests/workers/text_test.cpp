@@ -294,8 +294,8 @@ TEST_F(TextLines, WithoutAWordAreCounted) {
   EXPECT_EQ(text_lines(false).read(file("a\n\n***\nb\n")).left_out, 1) << "an empty line is none";
 }
 
-// Other encodings are detected even if each byte is valid UTF-8. In UTF-16 without a byte order mark it is, and words
-// would be single letters.
+// Other encodings are detected even if each byte is valid UTF-8. In UTF-16 without a byte order mark each byte is
+// valid, and words would be single letters.
 TEST_F(TextLines, OtherEncodingsAreNamed) {
   const std::string plain = "sport\tA ball and a net\nart\tcanvas\n";
   const auto widened = [&](std::size_t bytes, bool is_little) {
@@ -410,7 +410,7 @@ std::size_t asked(std::size_t length, const MaskingOptions& options) {
   return mask(text_of(length), size, options, masking_stream(1, Split::train, 7, 0, options)).places.size();
 }
 
-// Numbers from the fact sheet on masked language models: 19 of 128 tokens (most = 20), 77 of 512 (most = 80).
+// 15 % of all tokens, as in the code of BERT: 19 of 128 tokens (most = 20), 77 of 512 (most = 80).
 TEST(Masking, AsksForAShareOfAllTokensAtLeastOneAndNotTooMany) {
   EXPECT_EQ(asked(128, {.most = 20}), 19u);
   EXPECT_EQ(asked(512, {.most = 80}), 77u);

@@ -82,7 +82,7 @@ class ThreadsAsProcesses {
   struct Open {
     std::map<int, Payload> given;
     std::map<int, ProcessGroup::Exchange> taking;  // by process, as long as it waits for messages
-    int missing = 0;                               // processes that have not yet received all
+    int missing = 0;                               // processes that have not yet received all messages
   };
   using Calls = std::vector<std::pair<int, std::function<void()>>>;  // process, call
 

@@ -1,4 +1,4 @@
-// Streams of tokens in files: their windows against slices in Python, faults, and models that learn from them.
+// Streams of tokens in files: their windows compared with slices in Python, faults, and models that learn from them.
 #include "workers/data/token_stream.hpp"
 
 #include <fmt/format.h>
@@ -319,7 +319,7 @@ TEST_F(TokenStreams, AreReadWhereTheyAreNeeded) {
   EXPECT_LT(resident_bytes() - before, 32 << 20);
 }
 
-// Of two mappings of one file, and of one that took the place of an earlier one, each is known.
+// The program knows both mappings of one file, and also one that took the place of an earlier mapping.
 TEST_F(TokenStreams, AFileThatIsCutOffWhileItIsReadEndsTheProgramWithItsName) {
   const auto read_after_cut = [&](std::int64_t token) {
     const auto file = save<std::uint16_t>("train.bin", 100'000);

@@ -135,7 +135,7 @@ TEST(Training, AStepAlongNothingIsAStepAlongZero) {
   }
 }
 
-// With any divisor of the gradient. Micro-batches (worker, step, index): (1, 0, 0), (2, 0, 1) and (6, 1, 0).
+// The gradient's divisor has no effect. Micro-batches (worker, step, index) are (1, 0, 0), (2, 0, 1) and (6, 1, 0).
 TEST(Training, StatisticsAreTheMeanOverTheMicroBatchesOfAStep) {
   for (const double divisor : {1.0, 3.0, 8.0})
     for (const bool is_shared : {false, true}) {

@@ -39,7 +39,7 @@ TEST(WorkerGroups, AreTheWorkersThemselvesWhereTheyAreFew) {
   }
 }
 
-// 100 workers: worker 3's delay varies, with the others' mean, and ten workers are always slower.
+// 100 workers: worker 3's delay varies around the others' mean, and ten workers are always slower.
 TEST(WorkerGroups, AreThoseOfOneLawAndShareTheDrawsByTheirNumber) {
   std::vector<double> factors(100, 1.0);
   std::fill(factors.begin() + 90, factors.end(), 2.0);

@@ -142,9 +142,9 @@ void agree(Worker& worker, const std::string& kind) {
   }
 }
 
-// Worker 1 takes a local step until 1 s, agrees until 1.5 s at the latest, takes `after` local steps, and has an outage
-// 0.25 s into the next micro-batch. It loses that micro-batch and the steps after the agreement, but not the step
-// before.
+// Worker 1 takes a local step until 1 s and takes part in an agreement, which ends at 1.5 s at the latest. Then it
+// takes `after` local steps, and has an outage 0.25 s into the next micro-batch. It loses that micro-batch and the
+// steps after the agreement, but not the step before the agreement.
 TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
   for (const std::string& kind : agreements)
     for (const int after : {0, 2}) {
@@ -182,8 +182,8 @@ TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
     }
 }
 
-// Both workers compute four micro-batches. Worker 0's outage in the third takes its first two, which are not booked
-// yet; it keeps the third and the fourth.
+// Both workers compute four micro-batches. Worker 0 has an outage in the third one, and loses its first two, which are
+// not booked yet. It keeps the third and the fourth.
 TEST(Worker, WhatIsLostIsNoLongerInWhatItBooks) {
   for (const bool has_server : {false, true}) {
     const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}, .outages = loss(0, 2.25, 0.5)};
