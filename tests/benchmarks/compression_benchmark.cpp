@@ -1,7 +1,7 @@
-// Compression: kernels on flat vectors of 2^20 values, compared with the same kernels in LibTorch's operators, on one
-// thread; and simulated training with compressed sums compared with dense ones, in pairs. Bars: kernels at least twice
-// as fast, training at most 1.5 times the dense method's host time ("ratio"). "cpu_ratio" is the ratio of the processor
-// time of all threads, which other processes disturb less.
+// Kernels of compression on flat vectors of 2^20 values, compared with the same kernels in LibTorch's operators, on one
+// thread. Also simulated training with compressed sums, compared with training with dense sums, in pairs. Bars: kernels
+// are at least twice as fast, and training takes at most 1.5 times the dense method's host time ("ratio"). "cpu_ratio"
+// is the ratio of the processor time of all threads, which other processes disturb less.
 //
 // The rows `tiles`, `demo` and `muon` compare SparseLoCo, DeMo and Muon with dense AdamW, also in pairs. `tiles` has
 // the bar for "ratio". DeMo's cosine transforms and Muon's Newton-Schulz iterations are arithmetic that these methods
@@ -259,7 +259,7 @@ void register_training(const char* name, const char* file, const char* micro_bat
     });
 }
 
-// SparseLoCo takes rounds of `period` local steps. The others synchronise in every step.
+// SparseLoCo takes rounds of `period` local steps. The other methods synchronise in every step.
 void register_methods(const char* name, const char* file, const char* micro_batch_size, int steps, int period) {
   const std::shared_ptr<const Optimizer> adamw = make_adamw({});
   const Side dense_steps{std::make_shared<SyncSgd>(), adamw};

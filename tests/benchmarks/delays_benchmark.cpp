@@ -1,4 +1,4 @@
-// The cost of drawing, per micro-batch, for each delay family and for the whole duration. Yardsticks are a plain loop
+// The cost per micro-batch of drawing each delay family, and of drawing the whole duration. Yardsticks are a plain loop
 // over std::lognormal_distribution and numpy's generator. Draws one worker's step of 12 micro-batches at a time, like
 // the simulated cluster. Compare ratios within one run.
 #include <benchmark/benchmark.h>

@@ -91,8 +91,9 @@ void torch_adamw(benchmark::State& state) {
   torch_step<torch::optim::AdamW>(state, torch::optim::AdamWOptions(1e-3), 2);
 }
 
-// Whole steps of the training engine on the tensors of ResNet-20 (270,410 parameters in 65 tensors), compared with the
-// same formulas in PyTorch's for-each operators, like its own optimizers with foreach = true. One thread each.
+// Whole steps of the training engine on the tensors of ResNet-20 (270,410 parameters in 65 tensors), on one thread.
+// They are compared with the same formulas in PyTorch's for-each operators, which its own optimizers use with foreach =
+// true.
 std::vector<std::size_t> resnet20_tensors() {
   std::vector<std::size_t> sizes = {3 * 16 * 9};
   std::vector<std::size_t> norms = {16, 16};

@@ -90,7 +90,8 @@ void LocalSgdAgainstPlainLoops(benchmark::State& state) {
 }
 BENCHMARK(LocalSgdAgainstPlainLoops)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// Dropped micro-batches are not computed: host time per step with drops, divided by that without.
+// Dropped micro-batches are not computed. Measures the host time per step with drops, divided by the time without
+// drops.
 void DropComputeAgainstNoDrops(benchmark::State& state) {
   constexpr int workers = 64, micro_batches = 4, size = 8, steps = 60;
   const auto objective = mlp(workers, micro_batches, size);

@@ -153,7 +153,8 @@ TEST(Augmentation, TheFrameIsBlackNotTheMean) {
   EXPECT_GT(std::ranges::count(met.inputs, -50.0f), 50);
 }
 
-// 20,000 visits of a sample of class 0, of which 0.3 have one of the two other classes: 3,000 of each.
+// 20,000 visits of a sample of class 0. A share of 0.3 of them have the label of another class: 3,000 for each of the
+// two.
 TEST(Augmentation, LabelNoiseDrawsEachWrongClassAsOften) {
   constexpr std::size_t times = 20000;
   const Met met = meet_often({.label_noise = 0.3}, times);

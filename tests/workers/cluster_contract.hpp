@@ -1,5 +1,5 @@
-// The contract of every cluster, for any clock: one suite, which runs on the simulated cluster and, under mpirun with
-// several numbers of ranks, on the MPI cluster. Inputs are chosen so that the right answer is a closed formula of rank
+// The contract of every cluster, for any clock. One suite of tests runs on the simulated cluster, and under mpirun with
+// several numbers of ranks on the MPI cluster. Inputs are chosen so that the right answer is a closed formula of rank
 // and size. Under MPI each program runs in its own process, so each checks only what it sees itself.
 //
 // Tests must pass while other programs use the cores. They only assume that a sleep ends no earlier than requested,
@@ -29,8 +29,9 @@
 
 namespace syncopate {
 
-// Component j of the gradient of worker w's micro-batch i of step s is (w + 1)(j + 1) + 8 s + i at all parameters, and
-// its normalisation buffers are (w + 1, 8 s + i). All are small integers, which are exact in float32.
+// Component j of the gradient of worker w's micro-batch i of step s is (w + 1)(j + 1) + 8 s + i at all parameters. The
+// micro-batch's normalisation buffers are (w + 1, 8 s + i). All these values are small integers, which are exact in
+// float32.
 class KnownObjective : public Objective {
  public:
   static constexpr std::size_t size = 5;

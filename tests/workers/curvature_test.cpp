@@ -331,8 +331,9 @@ TEST(GradientBias, IsEstimatedWithoutBiasUnderNoise) {
       mean.squared_gradient += bias->squared_gradient / repetitions;
       mean.squared_noise += bias->squared_noise / repetitions;
     }
-    // Each element of k_h - m_h has a variance of 4 / 30 (half the difference of two means of 15), so that a product of
-    // two has a standard deviation of at most sqrt((4 / 30)^2 + 2 (4 / 30) shift^2 / 4) = 0.29, and five of them 0.65.
+    // Each element of k_h - m_h has a variance of 4 / 30: it is half the difference of two means of 15. So a product of
+    // two has a standard deviation of at most sqrt((4 / 30)^2 + 2 (4 / 30) shift^2 / 4) = 0.29, and the sum of five
+    // 0.65.
     EXPECT_NEAR(mean.squared_bias, 5 * shift * shift / 4, 5 * 0.65 / std::sqrt(repetitions));
     // An element of m_h has the same variance and a mean of at most 1.5. So a product of two has a standard deviation
     // of at most sqrt((4 / 30)^2 + 2 (4 / 30) 1.5^2) = 0.79.

@@ -593,8 +593,9 @@ TEST(ScopedDelay, CountsInBurstsAlone) {
   for (int step = 0; step < 100; ++step) EXPECT_EQ(added(*racks, 2, step), added(*racks, 3, step));
 }
 
-// Means and variances of a worker's step time over a run, compared with the law: within four standard errors of the
-// mean, and within five per cent of the variance, whose standard error is below one per cent for 40,000 normal steps.
+// Means and variances of a worker's step time over a run, compared with the law. The mean must be within four standard
+// errors, and the variance within five per cent. For 40,000 normal steps the variance's standard error is below one per
+// cent.
 TEST(ScopedDelay, LawOfAStepIsThatOfTheSteps) {
   const auto draw = normal_delay(0.5, 0.2);
   constexpr int steps = 40'000, micro_batches = 3;

@@ -282,7 +282,7 @@ float rounded(float value) {
   return std::bit_cast<float>((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u);
 }
 
-// One dense layer: logits are products of rounded factors, rounded; the loss and its gradient are in single precision.
+// One dense layer. Logits are rounded products of rounded factors; the loss and its gradient are in single precision.
 TEST(Device, Bfloat16RoundsTheFactorsOfProducts) {
   if (const std::string why = why_no_arithmetic({.bfloat16 = true}); !why.empty()) GTEST_SKIP() << why;
   const Case linear{"linear", linear_network(image, classes)};

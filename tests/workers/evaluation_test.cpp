@@ -100,7 +100,7 @@ TEST(Ensemble, PredictsTheMeanOfItsMembersProbabilities) {
 TEST(Ensemble, IsFiniteWhereAllMembersAreCertainAndWrong) {
   Case reference{"linear", linear_network(shape, classes),
                  torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(144, 4))};
-  expect_mean_of_probabilities(reference, {0, 0, 1}, 60.0f);  // two equal members agree, so predictions have no ties
+  expect_mean_of_probabilities(reference, {0, 0, 1}, 60.0f);  // two members are equal, so predictions have no ties
 }
 
 Evaluation evaluate(Training& training, const std::vector<ModelStatePtr>& states) {

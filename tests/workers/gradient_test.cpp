@@ -127,7 +127,7 @@ TEST(PromisedGradients, LossAndNormOfAPromiseCanBeRead) {
   EXPECT_EQ(engine.objective->evaluations, 2);  // a value that was read is not computed again
 }
 
-// In sums of sums, as of groups of workers, each micro-batch counts once, whatever its weights are.
+// In sums of sums, for example over groups of workers, each micro-batch counts once, whatever its weights are.
 TEST(PromisedGradients, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
   Engine engine;
   const auto state = engine.training.initial_state();
@@ -416,7 +416,7 @@ TEST(SumsApart, WhereNothingIsGainedNothingIsHeld) {
 
 using namespace reference;
 
-// As in methods that drop micro-batches: lists of different lengths, from several workers and steps.
+// Lists of different lengths, from several workers and steps, as in methods that drop micro-batches.
 const std::vector<std::vector<MicroBatch>> lists = {
     {{.worker = Rank{0}, .step = 0, .index = 0}, {.worker = Rank{0}, .step = 0, .index = 2}},
     {{.worker = Rank{1}, .step = 0, .index = 1}},

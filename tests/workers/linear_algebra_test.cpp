@@ -116,7 +116,8 @@ TEST(SecondEigenvalue, IsThatOfLibTorchForMatricesThatAreNotSymmetric) {
     }
 }
 
-// A shift round a ring has all N-th roots of 1 as eigenvalues. Half a shift plus half the identity has (1 + root) / 2.
+// A shift round a ring has all N-th roots of 1 as eigenvalues. Half a shift plus half the identity has the eigenvalues
+// (1 + root) / 2.
 TEST(SecondEigenvalue, OfHalfAShiftRoundARingIsItsCosine) {
   for (const int size : {2, 3, 7, 30}) {
     Matrix matrix(size, size);

@@ -1,5 +1,5 @@
 // Networks, compared with independent implementations: a closed form for softmax regression, and modules of torch::nn
-// in double precision for the others.
+// in double precision for other networks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>

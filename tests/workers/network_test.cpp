@@ -77,7 +77,8 @@ Schedule all_to_all_on_ring(int members) {
   return schedule;
 }
 
-// All-to-all by the binary digits of distances: in a digit's round, parts with that digit move on. Tracks every part.
+// All-to-all by the binary digits of distances: in the round of a digit, parts whose distance has this digit move on.
+// Tracks every part.
 Schedule all_to_all_by_digits(int members) {
   struct OnItsWay {
     int at, to, far;

@@ -182,7 +182,8 @@ TEST(Outages, ABackwardPassBeginsWhereItsForwardPassEndsWhateverIsBetween) {
     const std::int64_t start = numbers.below(50), duration = 2 + numbers.below(30);
     const std::int64_t forward = 1 + numbers.below(duration - 1);
     const std::int64_t deadline = start + numbers.below(60);
-    // A share of the duration for which the forward pass has this length, however it is rounded.
+    // With this share of the duration the forward pass takes `forward` nanoseconds, whether the product is truncated or
+    // rounded to the nearest.
     const double share = (static_cast<double>(forward) + 0.25) / static_cast<double>(duration);
     WorkerOutages outages = OutagePlan(1, entries).of(Rank{0});
     outages.next(Time{Duration{start}});

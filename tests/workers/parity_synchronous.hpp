@@ -93,8 +93,8 @@ TEST(Parity, OneBitAdam) {
   }
 }
 
-// Optimizers that use norms of tensors, on gradients that ranks have reduced and on workers' own gradients; and
-// RMSProp, whose mean square starts at 1.
+// Optimizers that use norms of tensors, on gradients that ranks have reduced and on workers' own gradients. The mean
+// square of RMSProp starts at 1.
 TEST(Parity, OptimizersOfTheRecipes) {
   const AveragePolicy averaged{.moments = {StatePolicy::average, StatePolicy::average}};
   expect_parity(SyncSgd(), make_lamb({}));
@@ -154,8 +154,8 @@ TEST(Parity, DropComputeWithALargerBatchThatIsMetOnAverage) {
       DropCompute({.threshold = make_fixed_threshold(longest_duration), .compensation = make_larger_batch(0.25)}));
 }
 
-// The clock determines whose messages make a step, but not their decoded sum. Cyclic codes have weights that cancel, so
-// their messages must be in double precision.
+// The clock determines which workers' messages make a step, but not their decoded sum. Cyclic codes have weights that
+// cancel, so their messages must be in double precision.
 inline void expect_equal_parameters(const Algorithm& algorithm) {
   Parity parity;
   const Outcome expected = parity.simulated(algorithm);

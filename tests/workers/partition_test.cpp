@@ -65,7 +65,8 @@ TEST(Partition, SharesOfAClassAreDirichlets) {
     const double mean = sum / classes, variance = squares / classes - mean * mean;
     const double expected = (workers - 1) / (double{workers} * workers * (workers * alpha + 1));
     EXPECT_NEAR(mean, 1.0 / workers, 4 * std::sqrt(expected / classes)) << "four deviations";
-    // The bounds are more than four deviations, because a share's fourth moment is at most that of a coin.
+    // The bounds are more than four deviations, because a share's fourth moment is at most that of a Bernoulli
+    // variable.
     EXPECT_NEAR(variance / expected, 1, alpha < 1 ? 0.35 : 0.25) << alpha;
   }
 }

@@ -1,5 +1,5 @@
-// Whether the cores of this machine are free for a test whose bounds require it. Such tests run alone (RUN_SERIAL), and
-// are skipped with a reason if the machine is not quiet before, during and after the test.
+// Checks whether the cores of this machine are free, for tests whose bounds require free cores. Such tests run alone
+// (RUN_SERIAL), and are skipped with a reason if the machine is not quiet before, during and after the test.
 #pragma once
 
 #include <sched.h>

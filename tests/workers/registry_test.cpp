@@ -49,7 +49,7 @@ TEST_F(Registry, EachNameIsAModelOfItsOwn) {
       {"mlp", 784 * 256 + 256 + 256 * 10 + 10},
       {"cnn", 16 * 25 + 16 + 32 * 16 * 25 + 32 + 32 * 4 * 4 * 64 + 64 + 64 * 10 + 10},  // 28, 24, 12, 8, 4 pixels wide
       {"resnet", 75'290 - 2 * 16 * 9},                                                  // published for three channels
-      {"imagenet-resnet", 11'689'512 - 990 * 513 - 2 * 64 * 49},                        // the same, for 1,000 classes
+      {"imagenet-resnet", 11'689'512 - 990 * 513 - 2 * 64 * 49},  // published for three channels and 1,000 classes
       {"vit", 2'676'778 - 2 * (4 * 4 * 2) - 4 * 4 * 2 * 192},
       {"text-transformer", (20005 + 128) * 128 + 2 * 128 +
                                2 * (4 * (128 * 128 + 128) + 2 * 128 * 512 + 512 + 128 + 512) + 128 * 128 + 128 +

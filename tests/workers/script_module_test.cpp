@@ -549,7 +549,7 @@ TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
                                  "saved it in train() mode; torch.jit.script keeps both modes"));
 }
 
-// Modules of a user that take tokens: their inputs for texts of different lengths, and what their outputs are used for.
+// Modules of a user that take tokens: their inputs for texts of different lengths, and the use of their outputs.
 // References process one text at a time, so they need no padding.
 namespace script_texts_tests {
 

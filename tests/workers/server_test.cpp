@@ -39,8 +39,8 @@ struct Served {
   std::vector<PartialOutcome> told;  // by worker
 };
 
-// The server takes eight gradients. It discards the third and the sixth, and steps along each of the others alone. It
-// declares how many gradients make one of its steps; two workers' gradients make a step of the experiment file.
+// The server takes eight gradients. It discards the third and the sixth, and takes a step along each of the other six.
+// It declares how many gradients make one of its steps; two workers' gradients make a step of the experiment file.
 Served serve_eight(int gradients_per_step) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}};
   Served served{.outcome = {}, .told = std::vector<PartialOutcome>(2)};

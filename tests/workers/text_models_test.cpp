@@ -404,7 +404,7 @@ TEST(TextModels, AnEnsemblePredictsTheMeanOfItsMembersProbabilities) {
   }
 }
 
-// The batch of these texts, which asks for the outputs of all tokens.
+// The batch of these texts, which requests the outputs of all tokens.
 SequenceBatch all_of(const std::vector<std::vector<std::int32_t>>& texts) {
   SequenceBatch batch(std::vector<std::span<const std::int32_t>>(texts.begin(), texts.end()));
   batch.asked = torch::arange(batch.tokens.numel());

@@ -1,5 +1,5 @@
-// Promises of the class Worker: extended budgets, a worker's own view of the budget, the state from which it continues
-// after it has lost its state, and the end of a run that makes no progress.
+// Promises of the class Worker: extended budgets, a worker's own view of the budget, the state from which a worker
+// continues after it has lost its own, and the end of a run that makes no progress.
 #include "workers/worker.hpp"
 
 #include <gmock/gmock.h>
