@@ -42,7 +42,7 @@ double run_on_simgrid(int workers, std::int64_t gradients, const ComputeTime& co
   std::vector<char*> arguments = {name.data(), nullptr};
   int count = 1;
   s4u::Engine engine(&count, arguments.data());
-  // The cheapest of its network models: every message takes the same time, and no link is shared.
+  // The cheapest of SimGrid's network models: every message takes the same time, and no link is shared.
   s4u::Engine::set_config("network/model:Constant");
   s4u::Engine::set_config("network/latency-factor:" + std::to_string(message_s));
   auto* const zone = s4u::create_empty_zone("cluster");

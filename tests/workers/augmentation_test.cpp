@@ -36,7 +36,7 @@ constexpr std::int64_t image_count = 50;
 // A normalisation that leaves pixels unchanged: (pixel - 0) x 1.
 const std::vector<PixelScale> as_they_are = {{.mean = 0, .factor = 1}};
 
-// Pixels of an image differ. All are at least 10, so a pixel of 0 belongs to the black frame around the image.
+// All pixels of an image are different and at least 10, so a pixel of 0 belongs to the black frame around the image.
 std::uint8_t pixel_of(std::uint32_t sample, std::size_t place) {
   return static_cast<std::uint8_t>(10 + sample % 4 + 5 * place);
 }
@@ -387,7 +387,7 @@ TEST_F(AugmentationSettings, ASubsetIsOfWhatIsNotHeldOut) {
   EXPECT_THAT(report, HasSubstr("must be at most the 40 training samples of gaussian-mixture that are not held out"));
 }
 
-// Sample i has the pixels i, so the loss over the subset tells subsets apart.
+// All pixels of sample i are i, so different subsets have different losses.
 TEST_F(AugmentationSettings, SeedsShareASubsetUnlessEachSelectsItsOwn) {
   FileBytes pixels, labels;
   for (std::uint8_t i = 0; i < 200; ++i) {

@@ -27,8 +27,8 @@ inline double variance_exponential(int k, int workers, double rate) {
 // E[X_(k:M)] of any distribution with quantile function Q: the mean of Q(U) with U ~ Beta(k, M - k + 1).
 inline double expected_order_statistic(const std::function<double(double)>& quantile, int k, int workers) {
   const boost::math::beta_distribution<double> place(k, workers - k + 1);
-  // The integral is over the uniform number's normal score z. Then the integrand decreases smoothly around its peak,
-  // however heavy the distribution's tail is. Beyond |z| = 8.2 the probability is below a double's precision.
+  // The integral is over z, the normal score of the uniform number. The integrand then decreases smoothly around its
+  // peak, however heavy the distribution's tail is. Beyond |z| = 8.2 the probability is below a double's precision.
   constexpr double limit = 8.2;
   const boost::math::normal score;
   const auto integrand = [&](double z) {

@@ -1,6 +1,6 @@
 // The contract of every cluster, for any clock. One suite of tests runs on the simulated cluster, and under mpirun with
 // several numbers of ranks on the MPI cluster. Inputs are chosen so that the right answer is a closed formula of rank
-// and size. Under MPI each program runs in its own process, so each checks only what it sees itself.
+// and size. Under MPI each program runs in its own process, so it checks only what this process knows.
 //
 // Tests must pass while other programs use the cores. They only assume that a sleep ends no earlier than requested,
 // that accounts add up, and that times booked in a call are between the clock's readings before and after it.

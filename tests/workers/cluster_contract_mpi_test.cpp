@@ -1,6 +1,6 @@
 // The cluster contract on the MPI cluster: every rank runs this program (mpirun -n 3 ...), and is one participant. If
 // the variable SYNCOPATE_MPI_FAILURE names a way to fail, the program fails in that way, for mpi_failures_test. If
-// SYNCOPATE_MPI_STANDSTILL names one, its ranks deadlock.
+// SYNCOPATE_MPI_STANDSTILL names a way to deadlock, its ranks deadlock in that way.
 #include <cstdlib>
 #include <thread>
 

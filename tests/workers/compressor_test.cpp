@@ -1097,7 +1097,8 @@ TEST(FourBitFloats, AtRandomAreRightOnAverage) {
     const Step1 found = sent(options, values, {}, Step{draw});
     for (std::size_t i = 0; i < values.size(); ++i) sums[i] += static_cast<double>(found.sum[i]) / draws;
   }
-  // Five standard errors. A value is rounded to one of two that are at most 0.5 apart: its variance is at most 0.25^2.
+  // The tolerance is five standard errors. A value is rounded to one of two values that are at most 0.5 apart, so its
+  // variance is at most 0.25^2.
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(sums[i], values[i], 5 * 0.25 / std::sqrt(draws)) << i;
   EXPECT_NEAR(sums[3], 0.01, 5 * 0.008 / std::sqrt(draws));
   EXPECT_NEAR(sums[4], -0.002, 5 * 0.008 / std::sqrt(draws));

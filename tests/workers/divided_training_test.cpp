@@ -225,7 +225,7 @@ TEST(DividedTraining, NumbersAreToldToAll) {
   EXPECT_NEAR(told[0][8], alone.training.loss(alone.promise(initial, 0) += alone.promise(initial, 1)), 1e-6);
 }
 
-// A process that waits for data of a failed process fails with that reason, and does not wait for ever.
+// A process that waits for data of a failed process fails for the same reason, and does not wait for ever.
 TEST(DividedTraining, WhatFailsOnOneProcessFailsOnAll) {
   ThreadsAsProcesses two(2);
   std::vector<std::string> ends(2);

@@ -53,7 +53,8 @@ TEST(Dropout, TakesItsShareAndScalesTheOthers) {
     const double n = 200 * 301, deviation = std::sqrt(n * share * (1 - share));
     EXPECT_NEAR(zeros, n * share, 5 * deviation);
     EXPECT_TRUE(mask.eq(0).logical_or(mask.eq(static_cast<float>(1 / (1 - share)))).all().item<bool>());
-    // All places are equal: the probability that one of 301 deviates by six standard deviations is below 1e-6.
+    // Places are dropped equally often: the probability that one of 301 deviates by six standard deviations is below
+    // 1e-6.
     const auto by_place = mask.eq(0).sum(0).to(torch::kDouble);
     EXPECT_LT((by_place - 200 * share).abs().max().item<double>(), 6 * std::sqrt(200 * share * (1 - share)));
   }

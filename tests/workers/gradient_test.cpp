@@ -701,7 +701,7 @@ TEST(DoublePrecisionGradient, TravelsWithTheDigitsThatFloatsLack) {
   }
 }
 
-// As in decoding: large weights on sums that arrive as values, narrow or wide.
+// Large weights on sums that arrive as values, in single or in double precision, as in decoding.
 TEST(DoublePrecisionGradient, NestedSumsAreWeightedInDoublePrecision) {
   Engine engine;
   const auto start = engine.training.initial_state();

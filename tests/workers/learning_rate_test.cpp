@@ -160,7 +160,7 @@ TEST(RecipeSchedules, AWarmUpMayHaveAStartOfItsOwn) {
   EXPECT_NEAR(rate.at(800), 0.0032, 1e-15);
 }
 
-// The warm-up's length is the number of steps whose rate is below the peak, for a warm-up from 0 to a constant rate.
+// For a warm-up from 0 to a constant rate, the warm-up's length is the number of steps whose rate is below the peak.
 TEST(RecipeSchedules, TheWarmUpIsAsLongAsItsRatesAreUnderEveryCounter) {
   for (const Counter counter : {Counter::done, Counter::next, Counter::optimizer})
     for (const int steps : {0, 1, 2, 7})

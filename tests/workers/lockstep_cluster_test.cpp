@@ -246,7 +246,7 @@ TEST(LockstepCluster, WhatItCannotSimulateRunsOnFibers) {
       {.workers = 2, .compute_time = compute_time, .network = *network, .training = with_tensors}, true));
 }
 
-// A method that wrongly declares that its workers act alike fails when it asks for something that differs between them.
+// A method that wrongly declares that its workers act alike fails when it requests a value that differs between them.
 TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
   struct Gathers : Algorithm {
     void run(Worker& worker) const override {

@@ -41,7 +41,7 @@ TEST(Models, GradientOfSoftmaxRegressionIsTheClosedForm) {
   const MicroBatch micro_batch = micro_batches[2];
   const auto gradient = objective.gradient(theta.data(), nullptr, std::span(&micro_batch, 1));
 
-  // dL/dW = mean (softmax(W x + b) - onehot(y)) x^T, dL/db the same without x.
+  // dL/dW = mean (softmax(W x + b) - onehot(y)) x^T, and dL/db is the same without x.
   const auto samples = samples_of(micro_batch);
   std::vector<double> expected(4 * 144 + 4);
   double loss = 0;

@@ -205,7 +205,7 @@ TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
   const auto end_of = [&](Preempt preempt, std::int64_t deadline) {
     return pass(&outages, start_time, Duration{90}, Deadline(Time{Duration{deadline}}, preempt));
   };
-  // The work takes 40 before the outage and 50 after it. The forward pass is the first 30.
+  // The work takes 40 ns before the outage and 50 ns after it. The forward pass is the first 30 ns.
   EXPECT_TRUE(end_of(Preempt::microbatch, 50).kept);
   EXPECT_EQ(ns(end_of(Preempt::microbatch, 50).end), 110);
   EXPECT_TRUE(end_of(Preempt::backward, 50).kept);
@@ -216,7 +216,7 @@ TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
   EXPECT_EQ(ns(end_of(Preempt::discard, 50).end), 60);
   EXPECT_EQ(end_of(Preempt::discard, 50).worked, Duration{40});
   EXPECT_EQ(end_of(Preempt::discard, 50).backward, 0);
-  // The backward pass takes 60, and 10 of them are before the outage.
+  // The backward pass takes 60 ns, 10 ns of them before the outage.
   EXPECT_FALSE(end_of(Preempt::layer, 50).kept);
   EXPECT_EQ(ns(end_of(Preempt::layer, 50).end), 60);
   EXPECT_EQ(end_of(Preempt::layer, 50).backward, 10.0 / 60);

@@ -50,7 +50,7 @@ class Writer {
     line(fmt::format("x = torch.group_norm(x, {}, {}, {})", layer.groups, parameter(layer.weight),
                      parameter(layer.bias)));
   }
-  // In place as in forward.cpp, because no residual branch begins just before it here.
+  // In place as in forward.cpp: in these networks no residual branch begins just before a ReLU.
   void operator()(const layer::Relu&) { line("x = torch.relu_(x)"); }
   void operator()(const layer::MaxPool&) { line("x = torch.max_pool2d(x, [2, 2])"); }
   void operator()(const layer::MeanPool&) { line("x = torch.mean(x, [2, 3])"); }

@@ -29,7 +29,7 @@
 namespace syncopate {
 namespace {
 
-// The number of workers in tests with more of them than there are stacks with guard pages (1,024).
+// The number of workers in tests that need more workers than there are stacks with guard pages (1,024).
 
 #if defined(__SANITIZE_THREAD__)
 // ThreadSanitizer treats a fiber as a thread. It allows at most 8,128 threads, and needs a megabyte for each.
@@ -304,7 +304,7 @@ TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {
   EXPECT_EQ(outcome.totals.end, start_time + from_seconds(4.5));
 }
 
-// A fixed cost per message, or one of the networks on which messages wait for each other or vary.
+// A fixed cost per message, or a network whose messages wait for each other or vary in cost.
 std::shared_ptr<const NetworkModel> any_network(int workers) {
   const Link link{0.1, 20};  // a model of 16 bytes takes 0.8 s
   switch (*rc::gen::inRange(0, 4)) {

@@ -411,7 +411,7 @@ SequenceBatch all_of(const std::vector<std::vector<std::int32_t>>& texts) {
   return batch;
 }
 
-// Texts of equal and of different lengths, since the latter are padded.
+// Texts of equal and of different lengths, since texts of different lengths are padded.
 TEST(Gpt, NoTokenSeesALaterOne) {
   for (const auto positions : {GptOptions::Positions::learned, rotary}) {
     const Network network = gpt_network(
