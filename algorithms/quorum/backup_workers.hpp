@@ -30,9 +30,16 @@ struct BackupOptions {
     as_given,      // the file's learning rate
     times_quorum,  // the file's rate times the number of gradients in the mean (the paper: 0.045 N)
   };
+  enum class CountedFrom {
+    start,  // the step's start: when the server has sent its model
+    first,  // the arrival of the step's first gradient
+  };
   LateWork late = LateWork::finish;
   Rate rate = Rate::as_given;
   int servers = 1;  // with more than one, neither cancellation nor a moving average is possible
+  // After this time a step uses the gradients that have arrived, at least one (backup_timeout.hpp). None: no limit.
+  std::optional<Duration> timeout{};
+  CountedFrom counted_from = CountedFrom::start;
 };
 
 class BackupWorkers : public FreshGradients {
@@ -49,15 +56,7 @@ class BackupWorkers : public FreshGradients {
     GradientRound round(server);
     while (server.budget_left()) {
       if (cancels()) server.send_model(Receivers::all);
-      for (int needed = std::min(quorum_, server.workers_left()); round.gradients() < needed;) {
-        if (!cancels()) server.send_model(Receivers::waiting);  // a late worker gets the newest model on arrival
-        const auto message = server.receive();
-        if (message)
-          round.take(*message, {.maximum_staleness = 0});
-        else
-          // Only workers that have given a gradient to this step, or have not left, can contribute to it.
-          needed = std::min(quorum_, server.workers_left(round.givers()));
-      }
+      gather(server, round);
       if (round.gradients() == 0) return;  // all workers have left
       round.step(rate_factor(round.gradients()));
     }
@@ -66,11 +65,12 @@ class BackupWorkers : public FreshGradients {
   Traits traits() const override {
     Traits traits = FreshGradients::traits();
     traits.servers = options_.servers;
-    traits.has_formulas = true;
+    traits.has_formulas = !options_.timeout;
     return traits;
   }
 
   Forecast forecast(const PredictionInput& input) const override {
+    if (options_.timeout) return {};
     // Messages to and from several servers travel in parallel, so they take the time of one slice.
     const double round_trip_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
     return predict_quorum(quorum_, cancels(), round_trip_s, input);
@@ -79,6 +79,23 @@ class BackupWorkers : public FreshGradients {
  private:
   bool cancels() const { return options_.late == LateWork::cancel; }
   double rate_factor(int count) const { return options_.rate == BackupOptions::Rate::times_quorum ? count : 1; }
+
+  // Receives the gradients of a step, until there are enough or its time is over.
+  void gather(Server& server, GradientRound& round) const {
+    const auto end_from_now = [&] { return options_.timeout ? later(server.now(), *options_.timeout) : never; };
+    const bool from_start = options_.counted_from == BackupOptions::CountedFrom::start;
+    Time end = from_start ? end_from_now() : never;
+    for (int needed = std::min(quorum_, server.workers_left()); round.gradients() < needed;) {
+      if (!cancels()) server.send_model(Receivers::waiting);  // a late worker gets the newest model on arrival
+      const bool may_end = round.gradients() > 0;
+      const auto message = server.receive(may_end ? std::max(end, server.now()) : never);
+      if (!message && may_end && server.now() >= end) return;
+      // Only workers that have given a gradient to this step, or have not left, can contribute to it.
+      if (!message) needed = std::min(quorum_, server.workers_left(round.givers()));
+      if (!message || !round.take(*message, {.maximum_staleness = 0})) continue;
+      if (!from_start && round.gradients() == 1) end = end_from_now();
+    }
+  }
 
   int quorum_;
   BackupOptions options_;

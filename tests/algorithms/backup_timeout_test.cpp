@@ -1,5 +1,3 @@
-#include "algorithms/quorum/backup_timeout.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,10 +16,11 @@ namespace syncopate {
 namespace {
 
 using Late = LateWork;
-using CountedFrom = TimeoutOptions::CountedFrom;
+using CountedFrom = BackupOptions::CountedFrom;
 
-BackupTimeout timeout(double timeout_s, CountedFrom from, Late late) {
-  return BackupTimeout({.timeout = from_seconds(timeout_s), .counted_from = from, .late = late});
+BackupWorkers timeout(double timeout_s, CountedFrom from, Late late) {
+  constexpr int all = 1000;  // at least the number of workers of any test here
+  return BackupWorkers(all, {.late = late, .timeout = from_seconds(timeout_s), .counted_from = from});
 }
 
 TEST(BackupTimeout, OfAnEndlessTimeEqualsSynchronousSgdBitForBit) {
@@ -162,7 +161,7 @@ TEST(BackupTimeout, UnderExponentialTimesHasAClosedForm) {
 TEST(BackupTimeout, WhoStillComputesDoesNotAwaitTheNextModel) {
   const PredictedRun setting{
       .workers = 4, .micro_batches = 1, .factors = {1, 1.25, 1.75, 5}, .delays = {}, .steps = 512};
-  const BackupTimeout method = timeout(2.1, CountedFrom::start, Late::cancel);
+  const BackupWorkers method = timeout(2.1, CountedFrom::start, Late::cancel);
   EXPECT_NEAR(setting.simulate(method).communication_s, (1 + 0.85 + 0.35) / 4, 0.5 / 512);
 }
 

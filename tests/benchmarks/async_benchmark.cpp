@@ -13,7 +13,6 @@
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
-#include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
@@ -145,7 +144,7 @@ void TimeOnlyKBatchSync(benchmark::State& state) { simulate(state, KBatchSync(40
 BENCHMARK(TimeOnlyKBatchSync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void TimeOnlyBackupTimeout(benchmark::State& state) {
-  simulate(state, BackupTimeout({.timeout = from_seconds(0.002), .late = LateWork::cancel}));
+  simulate(state, BackupWorkers(4096, {.late = LateWork::cancel, .timeout = from_seconds(0.002)}));
 }
 BENCHMARK(TimeOnlyBackupTimeout)->Arg(4096)->Unit(benchmark::kMillisecond);
 

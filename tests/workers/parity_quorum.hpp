@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "algorithms/quorum/backup_all_reduce.hpp"
-#include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/dynamic_backup.hpp"
@@ -101,9 +100,10 @@ TEST(Parity, StsynComesToTheEndOfItsBudgetOnBothClusters) {
 TEST(Parity, DynamicBackupThatWaitsForAll) { expect_parity(DynamicBackup({.fewest = workers})); }
 
 TEST(Parity, BackupTimeoutThatNobodyIsLateFor) {
-  expect_parity(BackupTimeout({.timeout = from_seconds(60)}));
-  expect_parity(BackupTimeout(
-      {.timeout = from_seconds(60), .counted_from = TimeoutOptions::CountedFrom::first, .late = LateWork::cancel}));
+  expect_parity(BackupWorkers(workers, {.timeout = from_seconds(60)}));
+  expect_parity(BackupWorkers(
+      workers,
+      {.late = LateWork::cancel, .timeout = from_seconds(60), .counted_from = BackupOptions::CountedFrom::first}));
 }
 
 // Three workers and two servers. Worker 0 ends with the whole model.
