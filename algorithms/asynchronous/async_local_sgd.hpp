@@ -30,24 +30,22 @@
 namespace syncopate {
 
 struct AsyncLocalOptions {
-  Step local_steps{1};                               // H
-  std::optional<DynamicSteps> dylu{};                // none: all workers take H steps
+  DeltaExchange rounds{};
   ServerUpdate update = make_nesterov_update(1, 0);  // the plain step with rate 1
   DifferenceWeight weight{};
   std::optional<Step> maximum_staleness{};  // none: no difference is dropped
   Duration grace{};                         // length of the grace window; 0: no window
-  StatePolicy moments = StatePolicy::keep;  // whether each round keeps or resets a worker's optimizer moments
 };
 
 class AsyncLocalSgd : public Algorithm {
  public:
   explicit AsyncLocalSgd(const AsyncLocalOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override { run_rounds(worker, rounds()); }
+  void run(Worker& worker) const override { run_rounds(worker, options_.rounds); }
 
   void serve(Server& server) const override {
     UpdateState state;
-    Dylu steps(options_.dylu, options_.local_steps, server.size());
+    Dylu steps(options_.rounds, server.size());
     std::vector<Rank> in_window;
     const auto take = [&](const Message& difference) {
       in_window.push_back(difference.from);
@@ -70,8 +68,9 @@ class AsyncLocalSgd : public Algorithm {
 
   Traits traits() const override {
     return {.servers = 1,
-            .settles_after = options_.local_steps,  // all workers begin together, so the first rounds may end together
-            .cycle = options_.local_steps,
+            // All workers begin together, so the first rounds may end together.
+            .settles_after = options_.rounds.local_steps,
+            .cycle = options_.rounds.local_steps,
             .publishes_rounds = true,
             .takes_data_in_turn = true,
             .sends_gradients = true,
@@ -81,8 +80,8 @@ class AsyncLocalSgd : public Algorithm {
 
   // The number of differences follows from the budget, since each has H steps. All but the last are answered.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    if (options_.dylu || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
-    const std::int64_t of_update = options_.update.differences * options_.local_steps.value();
+    if (options_.rounds.dylu || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
+    const std::int64_t of_update = options_.update.differences * options_.rounds.local_steps.value();
     const std::int64_t updates = (input.workers * input.steps.value() + of_update - 1) / of_update;
     const std::int64_t differences = updates * options_.update.differences;
     const std::int64_t models = differences + input.workers - 1;
@@ -92,8 +91,6 @@ class AsyncLocalSgd : public Algorithm {
   }
 
  private:
-  DeltaExchange rounds() const { return {options_.local_steps, options_.dylu, options_.moments}; }
-
   AsyncLocalOptions options_;
 };
 
@@ -101,10 +98,9 @@ class AsyncLocalSgd : public Algorithm {
 template <typename ReadUpdate>
 std::unique_ptr<Algorithm> read_async_local(Settings& settings, const AlgorithmContext& context,
                                             AsyncLocalOptions options, const ReadUpdate& read_update) {
-  const DeltaExchange rounds = read_delta_exchange(settings, context);
-  options.local_steps = rounds.local_steps;
-  options.dylu = rounds.dylu;
-  options.update = read_update(context.work.of(rounds.fewest_steps().value()));
+  const StatePolicy usual_moments = options.rounds.moments;
+  options.rounds = read_delta_exchange(settings, context);
+  options.update = read_update(context.work.of(options.rounds.fewest_steps().value()));
   options.weight.by_workers = settings.choice({"rate_scaling", "The factor of each difference."},
                                               {{"none", false}, {"1/sqrt(N)", true}}, options.weight.by_workers);
   options.weight.staleness_exponent = settings.number(
@@ -134,7 +130,7 @@ std::unique_ptr<Algorithm> read_async_local(Settings& settings, const AlgorithmC
        "s"},
       Range::between(0, 1e9), 0.0);
   options.grace = from_seconds(grace_s);
-  options.moments = read_moments_of_rounds(settings, options.moments);
+  options.rounds.moments = read_moments_of_rounds(settings, usual_moments);
   return std::make_unique<AsyncLocalSgd>(options);
 }
 

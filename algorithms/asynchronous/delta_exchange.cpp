@@ -4,8 +4,6 @@
 #include <array>
 #include <initializer_list>
 
-#include "algorithms/local_sgd/outer_optimizer.hpp"
-
 namespace syncopate {
 
 namespace {
@@ -58,8 +56,9 @@ void step(Server& server, double rate, const WeightedState& g, const WeightedSta
 // m = momentum m + g;  theta -= rate (g + momentum m).
 void nesterov_step(Server& server, double rate, double momentum, const WeightedState& g, std::int64_t micro_batches,
                    UpdateState& state) {
-  if (momentum > 0) state.momentum = sum_of(server, {g, {momentum, state.momentum}});
-  step(server, rate, g, {momentum, state.momentum}, micro_batches);
+  ModelStatePtr& m = state.moments.first;
+  if (momentum > 0) m = sum_of(server, {g, {momentum, m}});
+  step(server, rate, g, {momentum, m}, micro_batches);
 }
 
 // An adaptive outer step, in which the weighted difference takes the place of the workers' mean progress.
@@ -68,11 +67,8 @@ ServerUpdate make_adaptive_update(const OuterOptimizer& optimizer) {
     // The optimizer's model is 0, so that rounding does not depend on the size of the parameters.
     const ModelStatePtr& g = difference.model;
     const ModelStatePtr zero = g ? server.combine({{0, g}}, g) : nullptr;
-    OuterState moments{std::move(state.momentum), std::move(state.second)};
     const OuterStep at{.last = zero, .average = sum_of(server, {{-weight, g}})};
-    const ModelStatePtr moved = optimizer(server, at, moments);
-    state.momentum = std::move(moments.first);
-    state.second = std::move(moments.second);
+    const ModelStatePtr moved = optimizer(server, at, state.moments);
     server.descend(sum_of(server, {{1, moved}, {1, server.model()}}), difference.work().micro_batches);
     server.publish();
   }};
@@ -219,33 +215,31 @@ ServerUpdate make_look_ahead_update(const LookAhead& options) {
   return {.take = [options](Server& server, const Message& difference, double weight, UpdateState& state) {
     const double beta = options.momentum, rate = options.rate;
     WeightedState g{weight, difference.model};
-    const ModelStatePtr before = state.momentum;
+    ModelStatePtr& m = state.moments.first;
+    const ModelStatePtr before = m;
     if (options.correction) g = {1, options.correction(server, sum_of(server, {g}), before)};
-    state.momentum = sum_of(server, {{(1 - beta) * g.weight, g.state}, {beta, before}});
+    m = sum_of(server, {{(1 - beta) * g.weight, g.state}, {beta, before}});
     const std::int64_t micro_batches = difference.work().micro_batches;
-    if (options.hand_out == LookAhead::HandOut::newest)
-      return step(server, rate, g, {beta, state.momentum}, micro_batches);
+    if (options.hand_out == LookAhead::HandOut::newest) return step(server, rate, g, {beta, m}, micro_batches);
     const double ahead = rate * beta;  // the server's model is theta - ahead m, before and after the step
-    server.descend(
-        sum_of(server,
-               {{-rate * g.weight, g.state}, {1, server.model()}, {ahead, before}, {-2 * ahead, state.momentum}}),
-        micro_batches);
-    server.publish(sum_of(server, {{1, server.model()}, {ahead, state.momentum}}));
+    server.descend(sum_of(server, {{-rate * g.weight, g.state}, {1, server.model()}, {ahead, before}, {-2 * ahead, m}}),
+                   micro_batches);
+    server.publish(sum_of(server, {{1, server.model()}, {ahead, m}}));
   }};
 }
 
 ServerUpdate make_delayed_nesterov_update(const DelayedNesterov& options) {
   return {.take = [options](Server& server, const Message& difference, double weight, UpdateState& state) {
     const double n = options.every, c = options.share, beta = options.momentum;
+    ModelStatePtr& m = state.moments.first;
     state.sum = sum_of(server, {{weight, difference.model}, {1, state.sum}});
     const bool is_nth = ++state.count == options.every;
     if (is_nth) {
-      state.momentum = sum_of(server, {{1 / n, std::exchange(state.sum, nullptr)}, {beta, state.momentum}});
+      m = sum_of(server, {{1 / n, std::exchange(state.sum, nullptr)}, {beta, m}});
       state.count = 0;
     }
     const double share = is_nth ? 1 - c * n + c : c;
-    step(server, options.rate, {weight / n, difference.model}, {share * beta, state.momentum},
-         difference.work().micro_batches);
+    step(server, options.rate, {weight / n, difference.model}, {share * beta, m}, difference.work().micro_batches);
   }};
 }
 

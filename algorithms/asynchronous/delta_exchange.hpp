@@ -33,6 +33,7 @@
 #include <functional>
 #include <numbers>
 
+#include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
@@ -47,27 +48,39 @@ struct DynamicSteps {
   Step at(double share_of_fastest, Step most) const;
 };
 
+// Options of a worker's rounds. async_local_sgd.hpp describes moments, schedules, lost states and used-up data.
+struct DeltaExchange {
+  Step local_steps{1};                      // H
+  std::optional<DynamicSteps> dylu{};       // none: all workers take H steps
+  StatePolicy moments = StatePolicy::keep;  // whether each round keeps or resets a worker's optimizer moments
+
+  // The minimum number of steps in a difference. A worker whose data are used up may send fewer.
+  Step fewest_steps() const { return dylu ? dylu->minimum : local_steps; }
+};
+
 // Measures workers' speeds, by the seconds on a worker's own clock from a round's model to its last local step. They
 // include delays, pauses and outages, but no messages.
 class Dylu {
  public:
-  Dylu(const std::optional<DynamicSteps>& rule, Step most, int workers) : rule_(rule), most_(most), pace_(workers) {}
+  Dylu(const DeltaExchange& rounds, int workers) : rounds_(rounds), pace_(workers) {}
 
   // The number of steps to send along with the worker's next model; empty without a rule.
   std::vector<double> numbers_for(Rank worker) const {
-    if (!rule_) return {};
+    if (!rounds_.dylu) return {};
     return {static_cast<double>(of(worker).value())};
   }
   // Records the number of steps of this difference and the seconds that they took (its first number).
   void add(const Message& difference, int micro_batches) {
-    if (rule_) measure(difference.from, difference.work().micro_batches / micro_batches, difference.numbers.front());
+    if (rounds_.dylu)
+      measure(difference.from, difference.work().micro_batches / micro_batches, difference.numbers.front());
   }
 
   void measure(Rank worker, std::int64_t steps, double seconds);
   // The worker's number of local steps; H if its speed has not been measured.
   Step of(Rank worker) const {
     const double own = pace_[worker].steps_per_s;
-    return rule_ && own > 0 ? rule_->at(own / pace_[fastest_].steps_per_s, most_) : most_;
+    if (!rounds_.dylu || own == 0) return rounds_.local_steps;
+    return rounds_.dylu->at(own / pace_[fastest_].steps_per_s, rounds_.local_steps);
   }
 
  private:
@@ -77,20 +90,9 @@ class Dylu {
     double steps_per_s = 0;
   };
 
-  std::optional<DynamicSteps> rule_;
-  Step most_;  // H
+  DeltaExchange rounds_;
   ByRank<Pace> pace_;
   Rank fastest_{};
-};
-
-// Options of a worker's rounds. async_local_sgd.hpp describes moments, schedules, lost states and used-up data.
-struct DeltaExchange {
-  Step local_steps{1};                      // H
-  std::optional<DynamicSteps> dylu{};       // none: all workers take H steps
-  StatePolicy moments = StatePolicy::keep;  // whether each round keeps or resets a worker's optimizer moments
-
-  // The minimum number of steps in a difference. A worker whose data are used up may send fewer.
-  Step fewest_steps() const { return dylu ? dylu->minimum : local_steps; }
 };
 
 // Runs a worker's rounds until its server sends no more models.
@@ -102,11 +104,10 @@ StatePolicy read_moments_of_rounds(Settings& settings, StatePolicy usual = State
 
 // The state that a server's rule keeps from one difference to the next.
 struct UpdateState {
-  ModelStatePtr momentum{};  // null before the first step that has momentum
-  ModelStatePtr sum{};       // weighted sum of the differences since the rule last used up this sum; null: none
-  int count = 0;             // number of these differences
+  OuterState moments{};  // null before the first step that has them
+  ModelStatePtr sum{};   // weighted sum of the differences since the rule last used up this sum; null: none
+  int count = 0;         // number of these differences
   std::int64_t micro_batches = 0;
-  ModelStatePtr second{};  // Adam's second moment; null before the first step
 };
 
 // A difference's weight in an update.

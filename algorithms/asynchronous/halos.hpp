@@ -71,7 +71,7 @@ class Halos : public Algorithm {
  private:
   void serve_workers(Server& server) const {
     UpdateState state;
-    Dylu steps(options_.rounds.dylu, options_.rounds.local_steps, server.size());
+    Dylu steps(options_.rounds, server.size());
     ModelStatePtr merged = server.model();  // model after the last merge
     int differences = 0;                    // differences since the last merge
     std::int64_t micro_batches = 0;         // computed by workers, but not yet reported to the global server

@@ -111,7 +111,7 @@ inline std::unique_ptr<Algorithm> make_heloco(Settings& settings, const Algorith
     options.correction = correction;
     return make_look_ahead_update(options);
   };
-  const AsyncLocalOptions usual{.weight = {.by_workers = true}, .moments = StatePolicy::reset};
+  const AsyncLocalOptions usual{.rounds = {.moments = StatePolicy::reset}, .weight = {.by_workers = true}};
   return read_async_local(settings, context, usual, read_update);
 }
 

@@ -118,7 +118,7 @@ TEST(AsyncLocalSgd, ABufferOfOneIsAStepAtEachArrivalBitForBit) {
   SimulatedRun setup = three_workers(12);
   setup.momentum = 0.9;
   for (const double momentum : {0.0, 0.6}) {
-    const AsyncLocalOptions each{.local_steps = 3, .update = nesterov(0.5, momentum)};
+    const AsyncLocalOptions each{.rounds = {.local_steps = 3}, .update = nesterov(0.5, momentum)};
     AsyncLocalOptions buffered = each;
     buffered.update = make_buffered_update({.size = 1, .rate = 0.5, .momentum = momentum});
     const auto expected = setup.run(AsyncLocalSgd(each)), found = setup.run(AsyncLocalSgd(buffered));
@@ -136,7 +136,8 @@ TEST(AsyncLocalSgd, InAWindowOfAllIsLocalSgdWithAnOuterOptimizer) {
                                .shape = LearningRate::Shape::cosine, .peak = 0.2, .total_steps = Step{15}}),
                            .budget = {.steps = 15}};
   const auto run = [&](ServerUpdate update) {
-    return setup.run(AsyncLocalSgd({.local_steps = 5, .update = std::move(update), .grace = from_seconds(0.1)}));
+    return setup.run(
+        AsyncLocalSgd({.rounds = {.local_steps = 5}, .update = std::move(update), .grace = from_seconds(0.1)}));
   };
   const auto expect_parameters_of = [](const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
     EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
@@ -163,8 +164,9 @@ TEST(AsyncLocalSgd, OfOneWorkerIsSerialTrainingWithItsScheduleAndMoments) {
                          .shape = LearningRate::Shape::linear, .peak = 0.2, .total_steps = Step{12}}),
                      .budget = {.steps = 12}};
   const auto serial = setup.run(SyncSgd());
-  EXPECT_THAT(setup.run(AsyncLocalSgd({.local_steps = 4})).parameters, Pointwise(FloatNear(2e-5f), serial.parameters));
-  const auto reset = setup.run(AsyncLocalSgd({.local_steps = 4, .moments = StatePolicy::reset}));
+  EXPECT_THAT(setup.run(AsyncLocalSgd({.rounds = {.local_steps = 4}})).parameters,
+              Pointwise(FloatNear(2e-5f), serial.parameters));
+  const auto reset = setup.run(AsyncLocalSgd({.rounds = {.local_steps = 4, .moments = StatePolicy::reset}}));
   double theta = 1, velocity = 0;
   for (int t = 0; t < 12; ++t) {
     const auto target = [&](int m) { return static_cast<double>(PullObjective::target({Rank{0}, t, m}, 0)); };
@@ -177,7 +179,7 @@ TEST(AsyncLocalSgd, OfOneWorkerIsSerialTrainingWithItsScheduleAndMoments) {
 
 // Rounds of two local steps take 2.5, 2.7 and 5.7 s, of which half a second is for messages.
 TEST(AsyncLocalSgd, AServerStepsAlongEachDifferenceAsItComes) {
-  const auto outcome = three_workers(4).run(AsyncLocalSgd({.local_steps = 2}));
+  const auto outcome = three_workers(4).run(AsyncLocalSgd({.rounds = {.local_steps = 2}}));
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 2.700 s: kept 4, dropped 0",  // differences at 2.5 and 2.7 s
                              "step 2 at 5.000 s: kept 2, dropped 0",  // at 5.0 s
@@ -202,7 +204,7 @@ const AsyncLocalReplay of_three{.arrivals = {0, 1, 0, 1, 2, 0}, .local_steps = 2
 constexpr double rate = 0.5, beta = 0.6;
 
 void expect_rule(AsyncLocalOptions options, const AsyncLocalReplay::Rule& rule) {
-  options.local_steps = 2;
+  options.rounds.local_steps = 2;
   EXPECT_NEAR(three_workers(4).run(AsyncLocalSgd(options)).parameters[0], of_three.theta(rule), 1e-5);
 }
 
@@ -233,7 +235,7 @@ TEST(AsyncLocalSgd, DelayedNesterovTakesInTheMomentumAtEveryNthArrival) {
 TEST(AsyncLocalSgd, DelayedNesterovAtEachArrivalIsNesterovAndWithoutMomentumPlain) {
   SimulatedRun setup = three_workers(8);
   const auto run = [&](ServerUpdate update) {
-    return setup.run(AsyncLocalSgd({.local_steps = 2, .update = std::move(update)})).parameters;
+    return setup.run(AsyncLocalSgd({.rounds = {.local_steps = 2}, .update = std::move(update)})).parameters;
   };
   for (const double c : {0.0, 0.4})
     EXPECT_THAT(run(make_delayed_nesterov_update({rate, beta, 1, c})),
@@ -289,11 +291,12 @@ TEST(AsyncLocalSgd, TheScheduleGoesByTheStepsOfAllAndTheOwnOnesSince) {
     theta -= g;
     return true;
   });
-  EXPECT_NEAR(setup.run(AsyncLocalSgd({.local_steps = 2})).parameters[0], expected, 1e-5);
+  EXPECT_NEAR(setup.run(AsyncLocalSgd({.rounds = {.local_steps = 2}})).parameters[0], expected, 1e-5);
 }
 
 TEST(AsyncLocalSgd, StaleDifferencesAreDroppedAndTheirWorkerGetsTheNewestModel) {
-  const auto outcome = three_workers(4).run(AsyncLocalSgd({.local_steps = 2, .maximum_staleness = Step{3}}));
+  const auto outcome =
+      three_workers(4).run(AsyncLocalSgd({.rounds = {.local_steps = 2}, .maximum_staleness = Step{3}}));
   // Worker 2's difference is four updates late at 5.7 s and is dropped, so the sixth update is at 8.1 s.
   EXPECT_EQ(outcome.log.back(), "step 4 at 8.100 s: kept 2, dropped 0");
   EXPECT_EQ(outcome.totals.kept, (Counts{6, 6, 0}));
@@ -310,10 +313,10 @@ TEST(AsyncLocalSgd, StatisticsAreThoseOfTheWorkerThatDeliveredLast) {
   for (const auto& update : updates) {
     SimulatedRun setup = three_workers(4);
     setup.objective = std::make_shared<PullWithStatistics>();
-    EXPECT_EQ(setup.run(AsyncLocalSgd({.local_steps = 2, .update = update})).buffers,
+    EXPECT_EQ(setup.run(AsyncLocalSgd({.rounds = {.local_steps = 2}, .update = update})).buffers,
               PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{0}, 5, 0}}));
     setup.budget.steps = 1;
-    EXPECT_EQ(setup.run(AsyncLocalSgd({.local_steps = 2, .update = update})).buffers,
+    EXPECT_EQ(setup.run(AsyncLocalSgd({.rounds = {.local_steps = 2}, .update = update})).buffers,
               PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{1}, 1, 0}}));
   }
 }
@@ -322,7 +325,7 @@ TEST(AsyncLocalSgd, NoSampleIsComputedTwice) {
   auto objective = std::make_shared<PullObjective>();
   SimulatedRun setup = three_workers(12);
   setup.objective = objective;
-  setup.run(AsyncLocalSgd({.local_steps = 3}));
+  setup.run(AsyncLocalSgd({.rounds = {.local_steps = 3}}));
   EXPECT_GE(objective->evaluations, 12 * 3);
   EXPECT_EQ(static_cast<std::int64_t>(objective->evaluated.size()), objective->evaluations);
 }
@@ -347,7 +350,7 @@ SimulatedRun with_window(int steps) {
           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.65})}};
 }
 AsyncLocalOptions grace(double seconds, Step local_steps = 1) {
-  return {.local_steps = local_steps, .grace = from_seconds(seconds)};
+  return {.rounds = {.local_steps = local_steps}, .grace = from_seconds(seconds)};
 }
 
 TEST(GraceWindow, WhoComesWithinItGoesOnFromTheSameModelAtItsEnd) {
@@ -411,7 +414,7 @@ TEST(AsyncLocalRounds, ALostStateTakesTheRoundAndTheMomentsWithIt) {
                            .rate = rate,
                            .budget = {.steps = 3},
                            .outages = outage(0, 2.5, 0.25, true)};
-  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 3}));
+  const auto outcome = setup.run(AsyncLocalSgd({.rounds = {.local_steps = 3}}));
   EXPECT_EQ(outcome.log, Log{"step 3 at 6.500 s: kept 3, dropped 0"});
   EXPECT_EQ(outcome.totals.kept, Counts{3});
   EXPECT_EQ(outcome.totals.dropped, Counts{2});
@@ -430,7 +433,7 @@ TEST(AsyncLocalRounds, ALostStateTakesTheRoundAndTheMomentsWithIt) {
 
 TEST(AsyncLocalRounds, AfterALossStalenessCountsFromTheNewModel) {
   SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 4}, .outages = outage(1, 1.5, 2.75, true)};
-  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 2}));
+  const auto outcome = setup.run(AsyncLocalSgd({.rounds = {.local_steps = 2}}));
   // Worker 0 delivers at 2.5, 5 and 7.5 s. Worker 1 asks for a model at 4.25 s, is sent version 1 at 4.5 s, and
   // delivers at 7 s, when the version is 2.
   expect_times(outcome, {2.5, 5, 7, 7.5});
@@ -442,7 +445,7 @@ TEST(AsyncLocalRounds, AfterALossStalenessCountsFromTheNewModel) {
 TEST(AsyncLocalRounds, WhoseDataAreUsedUpSendsTheStepsThatThereAre) {
   SimulatedRun setup = three_workers(6);
   setup.data_of = {6, 1, std::nullopt};
-  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4}));
+  const auto outcome = setup.run(AsyncLocalSgd({.rounds = {.local_steps = 4}}));
   EXPECT_EQ(outcome.totals.kept[0], 6);  // rounds of 4 and 2 steps
   EXPECT_EQ(outcome.totals.kept[1], 1);
   EXPECT_EQ(outcome.totals.kept[2], 12);
@@ -454,7 +457,7 @@ TEST(AsyncLocalRounds, WhoseDataAreUsedUpSendsTheStepsThatThereAre) {
 TEST(AsyncLocalRounds, ABudgetOfSecondsEndsThem) {
   SimulatedRun setup = three_workers(1);
   setup.budget = {.seconds = 3};
-  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 1000}));
+  const auto outcome = setup.run(AsyncLocalSgd({.rounds = {.local_steps = 1000}}));
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(3.5)});
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 0, 0}));
   expect_exact_accounts(outcome);
@@ -462,7 +465,7 @@ TEST(AsyncLocalRounds, ABudgetOfSecondsEndsThem) {
 
 TEST(AsyncLocalRounds, MoreStepsThanTheBudgetHasLeftAreSamplesAndNoSteps) {
   const SimulatedRun setup{.workers = 2, .budget = {.steps = 5}};
-  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 8}));
+  const auto outcome = setup.run(AsyncLocalSgd({.rounds = {.local_steps = 8}}));
   EXPECT_EQ(outcome.published, Step{5});
   EXPECT_EQ(outcome.samples, 16);
   ASSERT_EQ(outcome.rounds.size(), 2u);
@@ -501,8 +504,8 @@ constexpr double toys[] = {0.58, 0.75, 1.51, 3.33};
 TEST(Dylu, AreThoseOfTheFastestTimesTheShareOfItsSpeed) {
   // A worker whose steps take c seconds has 20 x 0.58 / c of them: 20, 15.47, 7.68, 3.48.
   const std::vector<std::int64_t> up = {20, 16, 8, 4}, down = {20, 15, 7, 3};
-  Dylu rounded_up(DynamicSteps{.rounding = Rounding::up}, 20, 4),
-      rounded_down(DynamicSteps{.rounding = Rounding::down}, 20, 4);
+  Dylu rounded_up({.local_steps = 20, .dylu = DynamicSteps{.rounding = Rounding::up}}, 4),
+      rounded_down({.local_steps = 20, .dylu = DynamicSteps{.rounding = Rounding::down}}, 4);
   for (const Rank worker : Ranks(4)) {
     EXPECT_EQ(rounded_up.of(worker), Step{20}) << "before its first difference";
     for (Dylu* const steps : {&rounded_up, &rounded_down}) steps->measure(worker, 20, 20 * toys[worker.value]);
@@ -516,7 +519,7 @@ TEST(Dylu, AreThoseOfTheFastestTimesTheShareOfItsSpeed) {
 }
 
 TEST(Dylu, GoByAllThatAWorkerHasDelivered) {
-  Dylu steps(DynamicSteps{}, 10, 2);
+  Dylu steps({.local_steps = 10, .dylu = DynamicSteps{}}, 2);
   steps.measure(Rank{0}, 10, 10);
   steps.measure(Rank{1}, 10, 5);
   EXPECT_EQ(steps.of(Rank{0}), Step{5});
@@ -528,8 +531,9 @@ TEST(Dylu, GoByAllThatAWorkerHasDelivered) {
 TEST(Dylu, OfEqualWorkersAreAllOfThem) {
   for (const auto rounding : {Rounding::up, Rounding::down}) {
     const SimulatedRun setup{.workers = 5, .base_s = 0.7, .budget = {.steps = 30}};
-    const auto fixed = setup.run(AsyncLocalSgd({.local_steps = 3}));
-    const auto dynamic = setup.run(AsyncLocalSgd({.local_steps = 3, .dylu = DynamicSteps{.rounding = rounding}}));
+    const auto fixed = setup.run(AsyncLocalSgd({.rounds = {.local_steps = 3}}));
+    const auto dynamic =
+        setup.run(AsyncLocalSgd({.rounds = {.local_steps = 3, .dylu = DynamicSteps{.rounding = rounding}}}));
     EXPECT_EQ(dynamic.log, fixed.log);
     EXPECT_EQ(dynamic.parameters, fixed.parameters);
     EXPECT_EQ(dynamic.totals.bytes.value(), fixed.totals.bytes.value() + 8 * fixed.totals.messages);
@@ -540,7 +544,7 @@ TEST(Dylu, OfEqualWorkersAreAllOfThem) {
 // 10.9 s) worker 2 takes ceil(4 / 2.6) = 2 steps, and delivers again 5.7 s later. Workers 0 and 1 continue with four.
 TEST(Dylu, AreToldWithTheNextModel) {
   SimulatedRun setup = three_workers(13);
-  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4, .dylu = DynamicSteps{}}));
+  const auto outcome = setup.run(AsyncLocalSgd({.rounds = {.local_steps = 4, .dylu = DynamicSteps{}}}));
   std::vector<double> times;
   for (const Publication& publication : outcome.publications) times.push_back(to_seconds(publication.time));
   const std::vector<double> expected = {4.5, 4.9, 9, 9.8, 10.9, 13.5, 14.7, 16.6, 18, 19.6, 22.3};
@@ -559,8 +563,8 @@ TEST(AsyncLocalPace, IsTheToysSpeedUpOverSynchronousSgd) {
                          .steps = 2000,
                          .network_s = 0};
   for (const bool dynamic : {false, true}) {
-    AsyncLocalOptions options{.local_steps = 20};
-    if (dynamic) options.dylu = DynamicSteps{};
+    AsyncLocalOptions options{.rounds = {.local_steps = 20}};
+    if (dynamic) options.rounds.dylu = DynamicSteps{};
     EXPECT_NEAR(3.33 / toy.simulate(AsyncLocalSgd(options)).step_s, 3.35, 0.02);
   }
 }
@@ -574,9 +578,10 @@ struct Case {
 // Ten workers of three speeds with random times. A message takes half a second, and a round has two. While one
 // difference is computed, each of the other nine workers delivers one on average, whatever their speeds.
 TEST(AsyncLocalPace, IsThatOfEachWorkersOwnRounds) {
-  const std::vector<Case> cases = {{{.local_steps = 4}, {4, 4, 4}, 9},
-                                   {{.local_steps = 7, .update = make_buffered_update({.size = 3})}, {7, 7, 7}, 3},
-                                   {{.local_steps = 12, .dylu = DynamicSteps{}}, {12, 8, 5}, 9}};
+  const std::vector<Case> cases = {
+      {{.rounds = {.local_steps = 4}}, {4, 4, 4}, 9},
+      {{.rounds = {.local_steps = 7}, .update = make_buffered_update({.size = 3})}, {7, 7, 7}, 3},
+      {{.rounds = {.local_steps = 12, .dylu = DynamicSteps{}}}, {12, 8, 5}, 9}};
   const PredictedRun setting{.workers = 10,
                              .micro_batches = 2,
                              .factors = {1, 1, 1, 1, 1.7, 1.7, 1.7, 3.1, 3.1, 3.1},
@@ -613,7 +618,7 @@ TEST(AsyncLocalPace, IsThatOfEachWorkersOwnRounds) {
 // Rounds have 12, 7 and 5 steps: 12 / 1.7 = 7.06 is rounded down, and 12 / 3.1 = 3.87 is below the minimum of 5.
 TEST(AsyncLocalPace, HasEachWorkersLeastSteps) {
   const DynamicSteps rule{.rounding = Rounding::down, .minimum = Step{5}};
-  const AsyncLocalSgd method({.local_steps = 12, .dylu = rule});
+  const AsyncLocalSgd method({.rounds = {.local_steps = 12, .dylu = rule}});
   const PredictedRun setting{
       .workers = 3, .micro_batches = 2, .factors = {1, 1.7, 3.1}, .delays = {}, .steps = 4000, .network_s = 0.5};
   const double pace = 12 / (12 * 2.0 + 1) + 7 / (7 * 3.4 + 1) + 5 / (5 * 6.2 + 1);
@@ -646,7 +651,7 @@ TEST(DynamicSteps, AreNeverLessThanTheMinimum) {
 }
 
 TEST(Dylu, AreTheMostUntilSomethingIsMeasured) {
-  Dylu steps(DynamicSteps{}, 8, 3);
+  Dylu steps({.local_steps = 8, .dylu = DynamicSteps{}}, 3);
   for (const Rank worker : Ranks(3)) EXPECT_EQ(steps.of(worker), Step{8});
   steps.measure(Rank{1}, 8, 4.0);
   EXPECT_EQ(steps.of(Rank{1}), Step{8}) << "the only one that is known is the fastest";
@@ -654,7 +659,7 @@ TEST(Dylu, AreTheMostUntilSomethingIsMeasured) {
 }
 
 TEST(Dylu, GoByStepsOverSecondsOfAllThatWasDelivered) {
-  Dylu steps(DynamicSteps{}, 8, 2);
+  Dylu steps({.local_steps = 8, .dylu = DynamicSteps{}}, 2);
   steps.measure(Rank{0}, 8, 4.0);   // 2 steps/s
   steps.measure(Rank{1}, 8, 16.0);  // 0.5 steps/s
   EXPECT_EQ(steps.of(Rank{1}), Step{2});
@@ -664,7 +669,7 @@ TEST(Dylu, GoByStepsOverSecondsOfAllThatWasDelivered) {
 }
 
 TEST(Dylu, FollowWhoIsTheFastestNow) {
-  Dylu steps(DynamicSteps{}, 12, 3);
+  Dylu steps({.local_steps = 12, .dylu = DynamicSteps{}}, 3);
   steps.measure(Rank{0}, 12, 3.0);   // 4 steps/s
   steps.measure(Rank{1}, 12, 6.0);   // 2 steps/s
   steps.measure(Rank{2}, 12, 12.0);  // 1 step/s
@@ -677,7 +682,7 @@ TEST(Dylu, FollowWhoIsTheFastestNow) {
 }
 
 TEST(Dylu, WithoutARuleAreTheMostAndNothingIsTold) {
-  Dylu steps(std::nullopt, 8, 2);
+  Dylu steps({.local_steps = 8}, 2);
   steps.measure(Rank{0}, 8, 1.0);
   steps.measure(Rank{1}, 8, 9.0);
   EXPECT_EQ(steps.of(Rank{1}), Step{8});

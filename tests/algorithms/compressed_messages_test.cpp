@@ -123,7 +123,7 @@ std::vector<float> golden_gradient(const MicroBatch& at) {
 // The server steps along the mean of both workers' packets. The difference of one local step is -rate x the gradient.
 TEST(CompressedMessages, TopOneHasTheGoldenSteps) {
   BackupWorkers waiting(2);
-  AsyncLocalOptions options{.local_steps = 1, .grace = from_seconds(1e6)};
+  AsyncLocalOptions options{.rounds = {.local_steps = 1}, .grace = from_seconds(1e6)};
   options.update = make_buffered_update({.size = 2});
   AsyncLocalSgd local(options);
   std::vector<double> x(3);
@@ -160,7 +160,7 @@ TEST(CompressedMessages, OfTwoServersHaveAResidualForEach) {
 
 TEST(CompressedMessages, ErrorFeedbackLosesNothing) {
   SimulatedRun setup{.workers = 4, .worker_factors = {1, 1.3, 1.9, 3.1}, .objective = noise_at_first(24, 6)};
-  AsyncLocalOptions options{.local_steps = 2};
+  AsyncLocalOptions options{.rounds = {.local_steps = 2}};
   std::vector<std::pair<const char*, std::shared_ptr<Algorithm>>> methods = {
       {"async-sgd", std::make_shared<AsyncSgd>(AsyncSgd::Options{})},
       {"async-local-sgd", std::make_shared<AsyncLocalSgd>(options)},

@@ -124,26 +124,27 @@ TEST(MethodValues, OfAsynchronousMethodsArriveAsWritten) {
   expect_same_run("algorithm = \"bounded-delay\"\nmaximum_delay = 2", BoundedDelay(2));
   expect_same_run("algorithm = \"sliding-window\"\nmaximum_delay = 2\n" + weighted, SlidingWindow(2, rate));
   const std::string local = "algorithm = \"async-local-sgd\"\nlocal_steps = 3\n";
-  expect_same_run(local + "update = { name = \"plain\" }", AsyncLocalSgd({.local_steps = 3}));
+  expect_same_run(local + "update = { name = \"plain\" }", AsyncLocalSgd({.rounds = {.local_steps = 3}}));
   expect_same_run(
       local + "update = { name = \"nesterov\", rate = 0.4, momentum = 0.6 }\nrate_scaling = \"1/sqrt(N)\"",
-      AsyncLocalSgd({.local_steps = 3, .update = make_nesterov_update(0.4, 0.6), .weight = {.by_workers = true}}));
+      AsyncLocalSgd(
+          {.rounds = {.local_steps = 3}, .update = make_nesterov_update(0.4, 0.6), .weight = {.by_workers = true}}));
   expect_same_run(
       local +
           "update = { name = \"delayed-nesterov\", rate = 0.4, momentum = 0.6, every = 3, share = 0.2 }\n"
           "maximum_staleness = 3\nmoments = \"reset\"",
-      AsyncLocalSgd({.local_steps = 3,
+      AsyncLocalSgd({.rounds = {.local_steps = 3, .moments = StatePolicy::reset},
                      .update = make_delayed_nesterov_update({.rate = 0.4, .momentum = 0.6, .every = 3, .share = 0.2}),
-                     .maximum_staleness = Step{3},
-                     .moments = StatePolicy::reset}));
-  expect_same_run(local +
-                      "update = { name = \"buffered\", size = 2, rate = 0.4, momentum = 0.6, reduce = \"sum\" }\n"
-                      "staleness_exponent = 0.5\nsteps_by_speed = \"down\"\nminimum_steps = 2\ngrace_s = 0.75",
-                  AsyncLocalSgd({.local_steps = 3,
-                                 .dylu = DynamicSteps{.rounding = DynamicSteps::Rounding::down, .minimum = Step{2}},
-                                 .update = make_buffered_update({2, 0.4, 0.6, Buffered::Reduce::sum}),
-                                 .weight = {.staleness_exponent = 0.5},
-                                 .grace = from_seconds(0.75)}));
+                     .maximum_staleness = Step{3}}));
+  expect_same_run(
+      local +
+          "update = { name = \"buffered\", size = 2, rate = 0.4, momentum = 0.6, reduce = \"sum\" }\n"
+          "staleness_exponent = 0.5\nsteps_by_speed = \"down\"\nminimum_steps = 2\ngrace_s = 0.75",
+      AsyncLocalSgd({.rounds = {.local_steps = 3,
+                                .dylu = DynamicSteps{.rounding = DynamicSteps::Rounding::down, .minimum = Step{2}}},
+                     .update = make_buffered_update({2, 0.4, 0.6, Buffered::Reduce::sum}),
+                     .weight = {.staleness_exponent = 0.5},
+                     .grace = from_seconds(0.75)}));
 }
 
 TEST(MethodValues, OfDecoupledDiLoCoArriveAsWritten) {

@@ -155,7 +155,7 @@ TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
   setup.rate = 0.01;
   const ServerUpdate update = make_delayed_nesterov_update({.rate = 0.8, .momentum = 0.6, .every = 4, .share = 0.2});
   for (const Step local_steps : {1, 3}) {
-    const auto expected = setup.run(AsyncLocalSgd({.local_steps = local_steps, .update = update}));
+    const auto expected = setup.run(AsyncLocalSgd({.rounds = {.local_steps = local_steps}, .update = update}));
     SimulatedRun in_region = setup;
     in_region.network = regions_of(3, 3, 0);
     const auto outcome = in_region.run(
@@ -181,7 +181,7 @@ TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
   SimulatedRun alone = setup;
   alone.network = nullptr;
   alone.network_s = 0.25;
-  const auto expected = alone.run(AsyncLocalSgd({.local_steps = 2, .update = update}));
+  const auto expected = alone.run(AsyncLocalSgd({.rounds = {.local_steps = 2}, .update = update}));
   const auto outcome = setup.run(Halos({.rounds = {.local_steps = 2}, .local_update = update}));
   EXPECT_THAT(outcome.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
   EXPECT_EQ(times_of(outcome), times_of(expected));

@@ -159,7 +159,7 @@ BENCHMARK(TimeOnlySlidingWindow)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 // Between two local steps a worker also checks whether the server has ended.
 void TimeOnlyAsyncLocalSgd(benchmark::State& state) {
-  simulate(state, AsyncLocalSgd({.local_steps = static_cast<int>(state.range(1))}));
+  simulate(state, AsyncLocalSgd({.rounds = {.local_steps = static_cast<int>(state.range(1))}}));
 }
 BENCHMARK(TimeOnlyAsyncLocalSgd)->Args({4096, 1})->Args({4096, 8})->Unit(benchmark::kMillisecond);
 

@@ -51,10 +51,10 @@ TEST(Parity, ASlidingWindowInWhichTheWorkersTakeTurns) { expect_parity(SlidingWi
 
 // If the window waits for all workers, the order of arrivals only changes the order of additions.
 TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
-  AsyncLocalOptions options{.local_steps = 5, .grace = from_seconds(1e6)};
+  AsyncLocalOptions options{.rounds = {.local_steps = 5}, .grace = from_seconds(1e6)};
   options.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
   expect_parity(AsyncLocalSgd(options));
-  options.moments = StatePolicy::reset;
+  options.rounds.moments = StatePolicy::reset;
   options.update = make_delayed_nesterov_update({.rate = 0.7, .momentum = 0.6, .every = workers});
   expect_parity(AsyncLocalSgd(options));
 }
@@ -69,7 +69,7 @@ TEST(Parity, CompressedMessages) {
     BackupWorkers gradients(workers);
     gradients.compress(options);
     expect_parity(gradients, make_sgd({.momentum = 0.9}), tolerance_of(kind));
-    AsyncLocalOptions local{.local_steps = 5, .grace = from_seconds(1e6)};
+    AsyncLocalOptions local{.rounds = {.local_steps = 5}, .grace = from_seconds(1e6)};
     local.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
     AsyncLocalSgd differences(local);
     differences.compress(options);
@@ -198,7 +198,7 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
       std::make_shared<StaleSynchronous>(100),
       std::make_shared<BoundedDelay>(3),
       std::make_shared<SlidingWindow>(100),
-      std::make_shared<AsyncLocalSgd>(AsyncLocalOptions{.local_steps = 4}),
+      std::make_shared<AsyncLocalSgd>(AsyncLocalOptions{.rounds = {.local_steps = 4}}),
       std::make_shared<ElasticAveraging>(
           ElasticOptions{.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.2, .period = 4}),
       std::make_shared<WagmaSgd>(WagmaOptions{.group_size = 2, .global_every = 6})};
