@@ -17,7 +17,7 @@ namespace syncopate {
 inline std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context)};
   choices.steps = make_dropping_steps(read_drop(settings, context));
-  read_weights_of_stopping(settings, context, choices);
+  choices.policies = read_policies_of_stopping(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }
 

@@ -202,8 +202,8 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
     const AveragePolicy due = choices_.period->due(worker.step() + length, end, choices_.policies.average);
     // If a budget of seconds cuts the last round short, workers may differ in its length; worker 0 publishes.
     take_round(worker, steps, length, rate);
-    const double weight =
-        choices_.weighs_steps ? static_cast<double>(steps.taken().value()) : choices_.policies.model_weight();
+    const bool by_steps = choices_.policies.weights == ModelWeights::steps;
+    const double weight = by_steps ? static_cast<double>(steps.taken().value()) : choices_.policies.model_weight();
     goes_on = worker.average_model({.policy = due, .weight = weight, .from = steps.began_at()});
     is_whole = due.parameters == StatePolicy::average;
     if (is_whole) end_round(worker, last, rate, outer);
@@ -323,18 +323,6 @@ std::optional<Communicated> LocalRounds::communication(const CommunicationInput&
   return sum;
 }
 
-void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices) {
-  enum class Weights { equal, steps, samples };
-  const Weights weights = settings.choice(
-      {"weights",
-       "Weights of models in an average: equal, by steps taken, or by the workers' training samples (FedAvg)."},
-      {{"equal", Weights::equal}, {"steps", Weights::steps}, {"samples", Weights::samples}}, Weights::equal);
-  choices.policies = read_state_policies(settings);
-  choices.weighs_steps = weights == Weights::steps;
-  if (weights == Weights::samples) choices.policies.weights = ModelWeights::samples;
-  check_model_weights(settings, context.divides_data, choices.policies);
-}
-
 GroupsOfRound read_groups(Settings& settings, const AlgorithmContext& context, const std::string& prefix) {
   const std::string size = prefix + "size", period = prefix + "period";
   GroupsOfRound groups;
@@ -378,7 +366,7 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
   check_together(settings, choices);
   const bool is_late_or_in_parts = choices.late || choices.fragments;
   if (choices.steps.may_stop && !is_late_or_in_parts)
-    read_weights_of_stopping(settings, context, choices);
+    choices.policies = read_policies_of_stopping(settings, context);
   else if (is_late_or_in_parts || choices.period->sets_averages())
     choices.policies = read_buffer_policies(settings, context);
   else

@@ -123,7 +123,6 @@ struct RoundChoices {
   std::optional<FragmentsOfRound> fragments{};  // none: the whole model is averaged at once
   OuterOptimizer outer{};                       // empty: the average is the next model
   StatePolicies policies{};                     // for all averages
-  bool weighs_steps = false;                    // whether steps taken weigh models; only if steps may stop
 };
 
 class LocalRounds : public Algorithm {
@@ -144,9 +143,6 @@ class LocalRounds : public Algorithm {
 
   RoundChoices choices_;
 };
-
-// Reads the policies and the weights of models for steps that may stop, which allow weights by the steps taken.
-void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices);
 
 // Reads `size` and `period`, with `prefix` before their names.
 GroupsOfRound read_groups(Settings& settings, const AlgorithmContext& context, const std::string& prefix);

@@ -22,12 +22,25 @@ StatePolicy read_moment(Settings& settings, const Key& key, StatePolicy fallback
       words);
 }
 
-StatePolicies with_weights(Settings& settings, const AlgorithmContext& context, StatePolicies policies) {
-  policies.weights = settings.choice(
+// Returns the policies with these weights. Reports a fault if samples are not allowed as weights.
+StatePolicies with_weights(Settings& settings, const AlgorithmContext& context, ModelWeights weights,
+                           StatePolicies policies) {
+  policies.weights = weights;
+  if (weights != ModelWeights::samples) return policies;
+  if (!context.divides_data)
+    settings.fault("weights",
+                   "must be \"equal\" unless training.partition divides the data among the workers: without it all "
+                   "have equally many samples");
+  if (settings.has("compression"))
+    settings.fault("weights", "must be \"equal\" with a table `compression`: compressed averages have equal weights");
+  return policies;
+}
+
+StatePolicies with_weights(Settings& settings, const AlgorithmContext& context, const StatePolicies& policies) {
+  const auto weights = settings.choice(
       {"weights", "Weights of models in an average: equal, or by the workers' training samples (FedAvg)."},
       {{"equal", ModelWeights::equal}, {"samples", ModelWeights::samples}}, ModelWeights::equal);
-  check_model_weights(settings, context.divides_data, policies);
-  return policies;
+  return with_weights(settings, context, weights, policies);
 }
 
 // The data's next `count` micro-batches, spread evenly over the workers and taken from as few steps as possible.
@@ -133,6 +146,15 @@ StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& c
   return with_weights(settings, context, read_buffer_policies(settings));
 }
 
+StatePolicies read_policies_of_stopping(Settings& settings, const AlgorithmContext& context) {
+  const auto weights = settings.choice(
+      {"weights",
+       "Weights of models in an average: equal, by steps taken, or by the workers' training samples (FedAvg)."},
+      {{"equal", ModelWeights::equal}, {"steps", ModelWeights::steps}, {"samples", ModelWeights::samples}},
+      ModelWeights::equal);
+  return with_weights(settings, context, weights, read_state_policies(settings));
+}
+
 void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
              std::vector<ModelStatePtr> ensemble) {
   if (participant.rank() != Rank{0}) return;  // publications of other workers would be ignored, and cost time
@@ -140,16 +162,6 @@ void publish(Participant& participant, const StatePolicies& policies, const Mode
       Publication{.model = model ? model : participant.model(),
                   .ensemble = std::move(ensemble),
                   .recalibration = micro_batches_to_come(participant, policies.recalibration_micro_batches)});
-}
-
-void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies) {
-  if (policies.count_alike()) return;
-  if (!divides_data)
-    settings.fault("weights",
-                   "must be \"equal\" unless training.partition divides the data among the workers: without it all "
-                   "have equally many samples");
-  if (settings.has("compression"))
-    settings.fault("weights", "must be \"equal\" with a table `compression`: compressed averages have equal weights");
 }
 
 // ceil((p + 1) H / P), computed without overflow: H may be huge in a run whose budget does not count steps.

@@ -69,8 +69,9 @@ std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const Alg
                                                    const std::optional<LocalPhase>& phase = {},
                                                    bool may_follow_run = false);
 
-// How models are weighted in an average of all: equally, or by the number of their workers' training samples (FedAvg).
-enum class ModelWeights { equal, samples };
+// How models are weighted in an average of all: equally, by the local steps that their workers have taken in the round
+// (only if workers may stop), or by the number of their workers' training samples (FedAvg).
+enum class ModelWeights { equal, steps, samples };
 
 // The treatment of optimizer moments and BatchNorm statistics when models are averaged, and the weights of models.
 struct StatePolicies {
@@ -79,8 +80,8 @@ struct StatePolicies {
   ModelWeights weights = ModelWeights::equal;
 
   bool count_alike() const { return weights == ModelWeights::equal; }
-  // Averaging::weight of each worker's model.
-  double model_weight() const { return count_alike() ? 1 : by_samples; }
+  // Averaging::weight of each worker's model, unless steps are the weights.
+  double model_weight() const { return weights == ModelWeights::samples ? by_samples : 1; }
 };
 
 // Reads `moments` = "keep" (default), "average" or "reset"; the same for one moment, `first_moment` (SGD's momentum)
@@ -93,8 +94,8 @@ StatePolicies read_buffer_policies(Settings& settings);
 // data are divided among the workers and averages are not compressed.
 StatePolicies read_state_policies(Settings& settings, const AlgorithmContext& context);
 StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context);
-// Reports a fault if `weights` = "samples" is not allowed, for methods that read `weights` themselves.
-void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies);
+// Also allows `weights` = "steps", for steps that may stop.
+StatePolicies read_policies_of_stopping(Settings& settings, const AlgorithmContext& context);
 
 // Publishes `model` (null: the participant's), or the ensemble if it has members, with the micro-batches for estimating
 // BatchNorm statistics.

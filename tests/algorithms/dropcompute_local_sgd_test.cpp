@@ -13,14 +13,16 @@ namespace {
 
 using Clock = DropOptions::Clock;
 
+const StatePolicies by_steps{.weights = ModelWeights::steps};
+
 std::shared_ptr<const SyncPeriod> every(int steps) { return make_constant_period(steps); }
 
 TEST(DropLocalSgd, WithoutAThresholdEqualsLocalSgdBitForBit) {
   const SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 21}};
   const auto expected = setup.run(LocalSgd(every(4), {})).parameters;
   for (const Clock clock : {Clock::period, Clock::step})
-    for (const bool by_steps : {false, true})
-      EXPECT_EQ(setup.run(DropLocalSgd(every(4), {.clock = clock}, {}, by_steps)).parameters, expected);
+    for (const StatePolicies& policies : {StatePolicies(), by_steps})
+      EXPECT_EQ(setup.run(DropLocalSgd(every(4), {.clock = clock}, policies)).parameters, expected);
 }
 
 // Steps take 1 s, 1.4 s and 2 s; an average takes 0.5 s.
@@ -71,7 +73,7 @@ TEST(DropLocalSgd, WeightsByStepsTakenWeighTheModels) {
   setup.budget.steps = Step{3};
   const auto equal = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5)}));
   EXPECT_NEAR(equal.parameters[0], (after(0, 3) + after(1, 2) + after(2, 1)) / 3, 1e-5);
-  const auto weighted = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5)}, {}, true));
+  const auto weighted = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5)}, by_steps));
   EXPECT_NEAR(weighted.parameters[0], (3 * after(0, 3) + 2 * after(1, 2) + 1 * after(2, 1)) / 6, 1e-5);
 }
 
@@ -89,13 +91,13 @@ TEST(DropLocalSgd, WeightsAreTheStepsOfTheSameRound) {
     first += (3 - worker) * x / 6;
   }
   for (int worker = 0; worker < 3; ++worker) second += step(first, worker, 3) / 3;
-  const auto outcome = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5)}, {}, true));
+  const auto outcome = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5)}, by_steps));
   EXPECT_NEAR(outcome.parameters[0], second, 1e-5);
 }
 
 TEST(DropLocalSgd, ARoundInWhichNobodyTookAStepKeepsTheModel) {
-  for (const bool by_steps : {false, true}) {
-    const auto outcome = uneven.run(DropLocalSgd(every(3), {.threshold = from_seconds(0.5)}, {}, by_steps));
+  for (const StatePolicies& policies : {StatePolicies(), by_steps}) {
+    const auto outcome = uneven.run(DropLocalSgd(every(3), {.threshold = from_seconds(0.5)}, policies));
     EXPECT_EQ(outcome.rounds.size(), 2u);
     EXPECT_EQ(outcome.rounds.back().kept, 0);
     EXPECT_FLOAT_EQ(outcome.parameters[0], 1.0f);

@@ -220,10 +220,12 @@ TEST(MethodValues, OfDropComputeArriveAsWritten) {
 TEST(MethodValues, OfMethodsWithLocalStepsArriveAsWritten) {
   expect_same_run("algorithm = \"dropcompute-local-sgd\"\nthreshold_s = 14.0\n" + every_3,
                   DropLocalSgd(every(3), {.threshold = from_seconds(14.0)}));
+  StatePolicies reset_by_steps = resets;
+  reset_by_steps.weights = ModelWeights::steps;
   expect_same_run(
       "algorithm = \"dropcompute-local-sgd\"\nthreshold_s = 5.0\nclock = \"step\"\nweights = \"steps\"\n" + every_3 +
           reset,
-      DropLocalSgd(every(3), {.threshold = from_seconds(5.0), .clock = DropOptions::Clock::step}, resets, true));
+      DropLocalSgd(every(3), {.threshold = from_seconds(5.0), .clock = DropOptions::Clock::step}, reset_by_steps));
   expect_same_run("algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 2\n" + every_3 + reset,
                   HierarchicalSgd({2, Step{2}}, every(3), resets));
   expect_same_run("algorithm = \"outer-local-sgd\"\nouter = { name = \"plain\", rate = 0.6 }\n" + every_3 + reset,

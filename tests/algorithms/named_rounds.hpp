@@ -41,12 +41,8 @@ class DesLoc : public LocalRounds {
 
 class DropLocalSgd : public LocalRounds {
  public:
-  DropLocalSgd(std::shared_ptr<const SyncPeriod> period, const DropOptions& drop, const StatePolicies& policies = {},
-               bool weighs_steps = false)
-      : LocalRounds({.steps = make_dropping_steps(drop),
-                     .period = std::move(period),
-                     .policies = policies,
-                     .weighs_steps = weighs_steps}) {}
+  DropLocalSgd(std::shared_ptr<const SyncPeriod> period, const DropOptions& drop, const StatePolicies& policies = {})
+      : LocalRounds({.steps = make_dropping_steps(drop), .period = std::move(period), .policies = policies}) {}
 };
 
 class FedProx : public LocalRounds {
