@@ -193,11 +193,9 @@ ModelStatePtr Edit::take_outer_step(const Worker& worker, const OuterStep& at, c
 std::optional<Communicated> Edit::communication(const CommunicationInput& input) const {
   constexpr std::int64_t each = sizeof(double);
   if (options_.is_timed() || !options_.numbers_sent()) return std::nullopt;
-  Communicated result = communicated_in_rounds(*options_.period, options_.state.average, input);
-  const std::int64_t meetings = result.rounds - std::min(options_.period->synchronous_steps(), input.steps).value();
   const Bytes gathered{each * input.workers * *options_.numbers_sent()};
-  result.bytes += Bytes{meetings * all_gather_bytes(input.workers, gathered).value()};
-  return result;
+  return communicated_in_rounds(*options_.period, options_.state.average, input,
+                                {.beside_average = all_gather_bytes(input.workers, gathered)});
 }
 
 std::unique_ptr<Algorithm> make_edit(Settings& settings, const AlgorithmContext& context) {

@@ -66,11 +66,9 @@ class FedNova : public Algorithm {
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    Communicated sum = communicated_in_rounds(*options_.period, options_.policies.average, input);
-    const std::int64_t rounds = sum.rounds - std::min(options_.period->synchronous_steps(), input.steps).value();
     constexpr std::int64_t of_two_numbers = 2 * sizeof(double);
-    sum.bytes += Bytes{rounds * (input.workers - 1) * input.workers * of_two_numbers};
-    return sum;
+    const Bytes gathered = all_gather_bytes(input.workers, Bytes{input.workers * of_two_numbers});
+    return communicated_in_rounds(*options_.period, options_.policies.average, input, {.beside_average = gathered});
   }
 
  private:

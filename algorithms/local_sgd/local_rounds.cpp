@@ -314,13 +314,11 @@ Forecast LocalRounds::forecast(const PredictionInput& input) const {
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
   if (!choices_.period->is_known_before()) return std::nullopt;
   const auto rate = choices_.steps.learning_rate_over(input.steps);
-  Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, input,
-                                            choices_.groups.value_or(GroupsOfRound{}), rate ? &*rate : nullptr);
-  // Each fragment counts as a round. All fragments together have the bytes of the model.
-  const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
-  const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
-  sum.rounds += (sum.rounds - together.value()) * (parts - 1);
-  return sum;
+  // Each fragment has a row of steps.csv. All fragments together have the bytes of the model.
+  const int rows = choices_.fragments ? choices_.fragments->fragments.count() : 1;
+  return communicated_in_rounds(
+      *choices_.period, choices_.policies.average, input,
+      {.groups = choices_.groups.value_or(GroupsOfRound{}), .rate = rate ? &*rate : nullptr, .rows = rows});
 }
 
 GroupsOfRound read_groups(Settings& settings, const AlgorithmContext& context, const std::string& prefix) {

@@ -281,19 +281,24 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
 }
 
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                    const CommunicationInput& input, const GroupsOfRound& groups,
-                                    const LearningRate* rate) {
+                                    const CommunicationInput& input, const CommunicationOfRounds& rounds) {
+  const auto& [group_size, group_period] = rounds.groups;
   std::int64_t of_groups = 0;  // bytes when all groups average once
-  for (int first = 0; first < input.workers; first += groups.size)
+  for (int first = 0; first < input.workers; first += group_size)
     of_groups +=
-        CommunicationInput::all_reduce(std::min(groups.size, input.workers - first), input.payload_of(policy)).value();
+        CommunicationInput::all_reduce(std::min(group_size, input.workers - first), input.payload_of(policy)).value();
+  const LearningRate& rate = rounds.rate ? *rounds.rate : input.learning_rate;
   Communicated sum;
   for (Step done{}; done < input.steps;) {
-    const Step length = period.at(done, (rate ? *rate : input.learning_rate).at(done), input.steps - done);
-    const bool is_gradient = done < period.synchronous_steps();
-    sum.bytes += is_gradient ? input.of_gradient() : input.of_average(period.due(done + length, input.steps, policy));
-    if (!is_gradient) sum.bytes += Bytes{(length.value() - 1) / groups.period.value() * of_groups};
-    ++sum.rounds;
+    const Step length = period.at(done, rate.at(done), input.steps - done);
+    if (done < period.synchronous_steps()) {
+      sum.bytes += input.of_gradient();
+      ++sum.rounds;
+    } else {
+      sum.bytes += input.of_average(period.due(done + length, input.steps, policy)) + rounds.beside_average;
+      sum.bytes += Bytes{(length.value() - 1) / group_period.value() * of_groups};
+      sum.rounds += rounds.rows;
+    }
     done += length;
   }
   return sum;

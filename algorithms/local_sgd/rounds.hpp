@@ -158,10 +158,14 @@ struct GroupsOfRound {
   int size = 1;
   Step period{1};
 };
+struct CommunicationOfRounds {
+  GroupsOfRound groups{};
+  const LearningRate* rate = nullptr;  // the schedule that the rule follows; null: the run's
+  int rows = 1;                        // rows of steps.csv at the end of a round
+  Bytes beside_average{};              // bytes sent at the end of a round, beside those of the average
+};
 // Counts an all-reduce of gradients in each synchronous step, then one average per round, and those within groups.
-// `rate`: the schedule that the rule follows; null: the run's.
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                    const CommunicationInput& input, const GroupsOfRound& groups = {},
-                                    const LearningRate* rate = nullptr);
+                                    const CommunicationInput& input, const CommunicationOfRounds& rounds = {});
 
 }  // namespace syncopate

@@ -73,11 +73,8 @@ class Scaffold : public Algorithm {
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    Communicated sum = communicated_in_rounds(*options_.period, options_.policies.average, input);
-    const std::int64_t rounds = sum.rounds - std::min(options_.period->synchronous_steps(), input.steps).value();
-    sum.rounds += rounds;
-    sum.bytes += Bytes{rounds * input.of_gradient().value()};  // control variates
-    return sum;
+    return communicated_in_rounds(*options_.period, options_.policies.average, input,
+                                  {.rows = 2, .beside_average = input.of_gradient()});  // control variates
   }
 
  private:
