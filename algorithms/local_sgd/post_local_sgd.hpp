@@ -95,10 +95,6 @@ class PostLocalSgd : public Algorithm {
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const int all = input.workers;
-    const auto within = [&](int members, Bytes payload) {
-      const int groups = members > 0 ? (all + members - 1) / members : all;
-      return Bytes{2 * (all - groups) * payload.value()};
-    };
     Communicated sum;
     bool are_equal = true;
     for (Step step{}; step < input.steps; ++step) {
@@ -108,8 +104,8 @@ class PostLocalSgd : public Algorithm {
       const int averaged = is_last ? all : members_of_average(step, all);
       are_equal = are_equal || averaged == all;
       sum.rounds += (summed == all ? 1 : 0) + (averaged == all ? 1 : 0);
-      sum.bytes +=
-          within(summed, input.parameter_bytes) + within(averaged, input.payload_of(options_.policies.average));
+      sum.bytes += input.within_groups(summed, input.parameter_bytes);
+      if (averaged > 0) sum.bytes += input.within_groups(averaged, input.payload_of(options_.policies.average));
     }
     return sum;
   }

@@ -282,11 +282,7 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
 
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
                                     const CommunicationInput& input, const CommunicationOfRounds& rounds) {
-  const auto& [group_size, group_period] = rounds.groups;
-  std::int64_t of_groups = 0;  // bytes when all groups average once
-  for (int first = 0; first < input.workers; first += group_size)
-    of_groups +=
-        CommunicationInput::all_reduce(std::min(group_size, input.workers - first), input.payload_of(policy)).value();
+  const Bytes of_groups = input.within_groups(rounds.groups.size, input.payload_of(policy));
   const LearningRate& rate = rounds.rate ? *rounds.rate : input.learning_rate;
   Communicated sum;
   for (Step done{}; done < input.steps;) {
@@ -296,7 +292,7 @@ Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolic
       ++sum.rounds;
     } else {
       sum.bytes += input.of_average(period.due(done + length, input.steps, policy)) + rounds.beside_average;
-      sum.bytes += Bytes{(length.value() - 1) / group_period.value() * of_groups};
+      sum.bytes += Bytes{(length.value() - 1) / rounds.groups.period.value() * of_groups.value()};
       sum.rounds += rounds.rows;
     }
     done += length;

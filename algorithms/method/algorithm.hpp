@@ -37,8 +37,12 @@ struct CommunicationInput {
   std::vector<Exchange> average_exchanges{};  // collectives of a compressed average of models; empty: not compressed
   std::optional<Bytes> packet{};              // size of a compressed message to a server; none: not compressed
 
-  static Bytes all_reduce(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
-  Bytes of_gradient() const { return all_reduce(workers, parameter_bytes); }  // for one dense sum of gradients
+  Bytes of_gradient() const { return all_reduce_bytes(workers, parameter_bytes); }  // for one dense sum of gradients
+  // For an all-reduce within each group of `size` workers; the last group may be smaller.
+  Bytes within_groups(int size, Bytes payload) const {
+    const int groups = (workers + size - 1) / size;
+    return Bytes{2 * (workers - groups) * payload.value()};
+  }
   // The bytes of all steps together, if each has one sum of gradients, compressed or not.
   Bytes of_gradients() const {
     if (exchanges.empty()) return Bytes{steps.value() * of_gradient().value()};
@@ -58,7 +62,7 @@ struct CommunicationInput {
     return Bytes{policy.averaged_vectors(moments) * parameter_bytes.value()};
   }
   Bytes of_average(const AveragePolicy& policy) const {
-    return average_exchanges.empty() ? all_reduce(workers, payload_of(policy)) : of_exchanges(average_exchanges);
+    return average_exchanges.empty() ? all_reduce_bytes(workers, payload_of(policy)) : of_exchanges(average_exchanges);
   }
 };
 

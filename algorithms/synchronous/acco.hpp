@@ -95,7 +95,7 @@ class Acco : public Algorithm {
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    const Bytes sum = input.all_reduce(input.workers, input.parameter_bytes + Bytes{4});
+    const Bytes sum = all_reduce_bytes(input.workers, input.parameter_bytes + Bytes{4});
     return Communicated{input.steps.value(), Bytes{2 * input.steps.value() * sum.value()}};
   }
 

@@ -49,7 +49,7 @@ class DelayedUpdate : public Algorithm {
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    const Bytes sum = input.all_reduce(input.workers, input.parameter_bytes + Bytes{4});
+    const Bytes sum = all_reduce_bytes(input.workers, input.parameter_bytes + Bytes{4});
     return Communicated{input.steps.value(), Bytes{input.steps.value() * sum.value()}};
   }
 
