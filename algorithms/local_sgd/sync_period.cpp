@@ -147,7 +147,7 @@ std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const Algorithm
     const auto rounds_with = [&](Step period, std::int64_t at_most) {
       return count_rounds(*make(period), *context.learning_rate, *context.total_steps, at_most);
     };
-    steps = solve_period(*rounds, *context.total_steps, rounds_with).value;
+    steps = solve_period(*rounds, *context.total_steps, rounds_with);
     settings.integer(period_steps.name, 1, most, steps.value());  // replaces the table
   }
   auto period = make(steps);
@@ -184,7 +184,7 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const Algorithm
       options.coefficient = value;
       return count_rounds(*make_power_period(options), *context.learning_rate, *context.total_steps, at_most);
     };
-    options.coefficient = solve_coefficient(*rounds, context.learning_rate->options().peak, rounds_with).value;
+    options.coefficient = solve_coefficient(*rounds, context.learning_rate->options().peak, rounds_with);
     settings.number(coefficient.name, Range::at_least(0), options.coefficient);  // replaces the table
   }
   auto period = make_power_period(options);
@@ -293,34 +293,35 @@ std::int64_t count_rounds(const SyncPeriod& period, const LearningRate& rate, St
   return rounds;
 }
 
-SolvedRounds<double> solve_coefficient(std::int64_t rounds, double scale,
-                                       const std::function<std::int64_t(double, std::int64_t)>& rounds_with) {
+double solve_coefficient(std::int64_t rounds, double scale,
+                         const std::function<std::int64_t(double, std::int64_t)>& rounds_with) {
   const std::int64_t fewest = rounds_with(largest, most_counted);
   const std::int64_t counted = bound(rounds, fewest);
   const std::int64_t target = std::clamp(rounds, fewest, std::max(fewest, rounds_with(smallest, counted)));
-  SolvedRounds<double> best{largest, fewest};
+  double best = largest;
+  std::int64_t made_by_best = fewest;
   const auto try_out = [&](double coefficient) {
     const std::int64_t made = rounds_with(coefficient, counted);
-    if (made == target || is_nearer(made, best.rounds, target)) best = {coefficient, made};
+    if (made == target || is_nearer(made, made_by_best, target)) best = coefficient, made_by_best = made;
     return made;
   };
   double too_small = scale, too_large = scale;
   while (too_large < largest && try_out(too_large) > target) too_small = too_large, too_large *= 2;
   if (too_large == scale)
     while (too_small > smallest && try_out(too_small) < target) too_large = too_small, too_small /= 2;
-  while (best.rounds != target && too_large > too_small * (1 + precision)) {
+  while (made_by_best != target && too_large > too_small * (1 + precision)) {
     const double between = std::sqrt(too_small) * std::sqrt(too_large);
     (try_out(between) > target ? too_small : too_large) = between;
   }
   for (int digits = 1; digits <= 15; ++digits) {
-    const double shorter = in_digits(best.value, digits);
-    if (shorter > 0 && rounds_with(shorter, counted) == best.rounds) return {shorter, best.rounds};
+    const double shorter = in_digits(best, digits);
+    if (shorter > 0 && rounds_with(shorter, counted) == made_by_best) return shorter;
   }
   return best;
 }
 
-SolvedRounds<Step> solve_period(std::int64_t rounds, Step longest,
-                                const std::function<std::int64_t(Step, std::int64_t)>& rounds_with) {
+Step solve_period(std::int64_t rounds, Step longest,
+                  const std::function<std::int64_t(Step, std::int64_t)>& rounds_with) {
   const std::int64_t fewest = rounds_with(longest, most_counted);
   const std::int64_t counted = bound(rounds, fewest);
   const auto shortest_with_at_most = [&](std::int64_t target) {
@@ -332,12 +333,13 @@ SolvedRounds<Step> solve_period(std::int64_t rounds, Step longest,
       else
         low = between + 1;
     }
-    return SolvedRounds<Step>{low, rounds_with(low, counted)};
+    return Step{low};
   };
-  const SolvedRounds<Step> fewer = shortest_with_at_most(std::max(rounds, fewest));
-  if (fewer.rounds >= rounds || fewer.value == Step{1}) return fewer;
-  const std::int64_t more = rounds_with(fewer.value - 1, counted);
-  return is_nearer(more, fewer.rounds, rounds) ? shortest_with_at_most(more) : fewer;
+  const Step period = shortest_with_at_most(std::max(rounds, fewest));
+  const std::int64_t made = rounds_with(period, counted);
+  if (made >= rounds || period == Step{1}) return period;
+  const std::int64_t more = rounds_with(period - 1, counted);
+  return is_nearer(more, made, rounds) ? shortest_with_at_most(more) : period;
 }
 
 }  // namespace syncopate

@@ -107,19 +107,13 @@ std::int64_t count_rounds(const SyncPeriod& period, const LearningRate& rate, St
 // the smaller of two equally near numbers. Since a larger coefficient or H makes fewer rounds, bisection finds it. If
 // the learning rate rises, a larger coefficient may make more rounds; the result is then the nearest that the search
 // finds.
-template <typename Value>
-struct SolvedRounds {
-  Value value{};
-  std::int64_t rounds = 0;  // how many rounds the value makes
-};
 
 // Returns the coefficient, with as few decimal digits as possible. `scale`: the coefficient, above 0, at which the
 // search begins.
-SolvedRounds<double> solve_coefficient(
-    std::int64_t rounds, double scale,
-    const std::function<std::int64_t(double coefficient, std::int64_t at_most)>& rounds_with);
+double solve_coefficient(std::int64_t rounds, double scale,
+                         const std::function<std::int64_t(double coefficient, std::int64_t at_most)>& rounds_with);
 // Returns the shortest such period among 1 ... `longest`.
-SolvedRounds<Step> solve_period(std::int64_t rounds, Step longest,
-                                const std::function<std::int64_t(Step period, std::int64_t at_most)>& rounds_with);
+Step solve_period(std::int64_t rounds, Step longest,
+                  const std::function<std::int64_t(Step period, std::int64_t at_most)>& rounds_with);
 
 }  // namespace syncopate

@@ -547,7 +547,7 @@ TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
 
 std::int64_t rounded_up(std::int64_t steps, std::int64_t period) { return (steps + period - 1) / period; }
 
-SolvedRounds<Step> solve_constant(std::int64_t rounds, std::int64_t steps) {
+Step solve_constant(std::int64_t rounds, std::int64_t steps) {
   const LearningRate rate({.peak = 0.1});
   return solve_period(rounds, steps, [&](Step period, std::int64_t at_most) {
     return count_rounds(*make_constant_period(period), rate, steps, at_most);
@@ -573,16 +573,13 @@ TEST(RoundsOfRule, TheConstantPeriodIsTheShortestOfTheNearest) {
             distance(period) == distance(best) && rounded_up(steps, period) < rounded_up(steps, best);
         if (distance(period) < distance(best) || is_as_near_with_fewer) best = period;
       }
-      const auto solved = solve_constant(asked, steps);
-      EXPECT_EQ(solved.value, Step{best}) << asked << " of " << steps;
-      EXPECT_EQ(solved.rounds, rounded_up(steps, best));
+      EXPECT_EQ(solve_constant(asked, steps), Step{best}) << asked << " of " << steps;
     }
 }
 
 TEST(RoundsOfRule, OfTwoThatAreAsNearItIsTheFewerRounds) {
-  const auto solved = solve_constant(4, 6);  // H = 1 makes 6 rounds, H = 2 makes 3, H = 3 makes 2
-  EXPECT_EQ(solved.value, Step{2});
-  EXPECT_EQ(solve_constant(4, 5).rounds, 3) << "H = 1 makes 5, H = 2 makes 3";
+  EXPECT_EQ(solve_constant(4, 6), Step{2}) << "H = 1 makes 6 rounds, H = 2 makes 3, H = 3 makes 2";
+  EXPECT_EQ(solve_constant(4, 5), Step{2}) << "H = 1 makes 5, H = 2 makes 3";
 }
 
 TEST(RoundsOfRule, StepsBeforeTheSwitchAreRoundsToo) {
@@ -592,10 +589,8 @@ TEST(RoundsOfRule, StepsBeforeTheSwitchAreRoundsToo) {
       return count_rounds(*make_post_local_period(100, period), rate, 1000, at_most);
     });
   };
-  EXPECT_EQ(solve(190).value, Step{10}) << "100 + 900 / 10";
-  EXPECT_EQ(solve(190).rounds, 190);
-  EXPECT_EQ(solve(20).rounds, 101) << "one round after the switch is the least";
-  EXPECT_EQ(solve(20).value, Step{900});
+  EXPECT_EQ(solve(190), Step{10}) << "100 + 900 / 10";
+  EXPECT_EQ(solve(20), Step{900}) << "one round after the switch is the least";
 }
 
 struct Golden {
@@ -644,11 +639,10 @@ TEST(RoundsOfRule, GoldenSequencesHaveTheirRoundsAndACoefficientIsFoundThatMakes
   for (const Golden& golden : all) {
     SCOPED_TRACE(golden.name);
     EXPECT_EQ(counted(golden)(golden.options.coefficient, 100'000), golden.rounds);
-    const auto solved = solve_coefficient(golden.rounds, golden.rate.options().peak, counted(golden));
-    EXPECT_EQ(solved.rounds, golden.rounds);
-    EXPECT_EQ(counted(golden)(solved.value, 100'000), golden.rounds);
+    const double solved = solve_coefficient(golden.rounds, golden.rate.options().peak, counted(golden));
+    EXPECT_EQ(counted(golden)(solved, 100'000), golden.rounds);
     // Few coefficients give the same number of rounds, so the solution is near the golden coefficient.
-    EXPECT_NEAR(solved.value / golden.options.coefficient, 1, 0.03);
+    EXPECT_NEAR(solved / golden.options.coefficient, 1, 0.03);
   }
 }
 
@@ -669,15 +663,16 @@ TEST(RoundsOfRule, CoefficientsOfEqualCommunicationAreTheDerivedOnes) {
                              .total_steps = row.steps});
     const auto asked = std::llround(row.share * static_cast<double>(row.steps));
     for (int power = 1; power <= 3; ++power) {
-      const auto solved = solve_coefficient(asked, row.peak, [&](double coefficient, std::int64_t at_most) {
+      const auto made = [&](double coefficient, std::int64_t at_most) {
         const auto period = make_power_period({.power = static_cast<double>(power),
                                                .coefficient = coefficient,
                                                .minimum = row.minimum,
                                                .warmup_steps = row.warmup});
         return count_rounds(*period, rate, row.steps, at_most);
-      });
-      EXPECT_NEAR(static_cast<double>(solved.rounds), static_cast<double>(asked), 3);
-      EXPECT_NEAR(solved.value / row.peak, row.ratios[static_cast<std::size_t>(power - 1)], 0.006) << power;
+      };
+      const double solved = solve_coefficient(asked, row.peak, made);
+      EXPECT_NEAR(static_cast<double>(made(solved, row.steps)), static_cast<double>(asked), 3);
+      EXPECT_NEAR(solved / row.peak, row.ratios[static_cast<std::size_t>(power - 1)], 0.006) << power;
     }
   }
 }
@@ -705,10 +700,9 @@ TEST(RoundsOfRule, TheNearestIsTakenWhereNoCoefficientMakesJustAsMany) {
     std::int64_t nearest = 1;
     for (double coefficient = 1e-3; coefficient < 1e3; coefficient *= 1.001)
       if (std::abs(made(coefficient, 1000) - asked) < std::abs(nearest - asked)) nearest = made(coefficient, 1000);
-    const auto solved = solve_coefficient(asked, 1, made);
-    EXPECT_EQ(made(solved.value, 1000), solved.rounds);
-    EXPECT_EQ(std::abs(solved.rounds - asked), std::abs(nearest - asked)) << asked;
-    has_gaps |= solved.rounds != asked;
+    const std::int64_t rounds = made(solve_coefficient(asked, 1, made), 1000);
+    EXPECT_EQ(std::abs(rounds - asked), std::abs(nearest - asked)) << asked;
+    has_gaps |= rounds != asked;
   }
   EXPECT_TRUE(has_gaps);
 }
@@ -720,20 +714,21 @@ TEST(RoundsOfRule, MoreAndFewerRoundsThanTheRuleCanMakeGiveItsBounds) {
     return count_rounds(*make_power_period({.coefficient = coefficient, .minimum = Step{4}, .warmup_steps = 100}), rate,
                         1000, at_most);
   };
-  EXPECT_EQ(solve_coefficient(900, 0.4, made).rounds, 250);
-  EXPECT_EQ(solve_coefficient(3, 0.4, made).rounds, 26) << "the warm-up's, and one";
+  EXPECT_EQ(made(solve_coefficient(900, 0.4, made), 1000), 250);
+  EXPECT_EQ(made(solve_coefficient(3, 0.4, made), 1000), 26) << "the warm-up's, and one";
 }
 
 TEST(RoundsOfRule, TheNumberHasFewDigits) {
   const LearningRate rate(
       {.shape = Shape::cosine, .peak = 0.2, .final = 1e-3, .warmup_steps = 60, .total_steps = 2340});
-  const auto solved = solve_coefficient(470, 0.2, [&](double coefficient, std::int64_t at_most) {
+  const auto made = [&](double coefficient, std::int64_t at_most) {
     return count_rounds(*make_power_period({.coefficient = coefficient, .minimum = Step{4}, .warmup_steps = 60}), rate,
                         2340, at_most);
-  });
-  EXPECT_EQ(solved.rounds, 470);
-  EXPECT_LE(std::to_string(solved.value).size(), 8u);
-  EXPECT_EQ(solved.value, std::round(solved.value * 1e4) / 1e4);
+  };
+  const double solved = solve_coefficient(470, 0.2, made);
+  EXPECT_EQ(made(solved, 2340), 470);
+  EXPECT_LE(std::to_string(solved).size(), 8u);
+  EXPECT_EQ(solved, std::round(solved * 1e4) / 1e4);
 }
 
 }  // namespace
