@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "algorithms/asynchronous/staleness.hpp"
 
@@ -27,20 +28,21 @@ class SlidingWindow : public GradientPerModel {
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
-    Window window;
+    std::int64_t next = 0;               // number of the next gradient
+    std::set<std::int64_t> in_progress;  // numbers of gradients
     ByRank<std::optional<std::int64_t>> number_of(server.size());
     std::deque<Rank> idle;
+    const auto may_start = [&] { return in_progress.empty() || next - *in_progress.begin() <= maximum_delay_; };
     // Also called for a worker that has left, since it may never have begun its gradient.
     const std::function<void(Rank)> end_number_of = [&](Rank worker) {
-      auto& number = number_of[worker];
-      if (number) window.finish(*number);
-      number.reset();
+      if (const auto number = std::exchange(number_of[worker], std::nullopt)) in_progress.erase(*number);
     };
     for (const Rank worker : Ranks(server.size())) idle.push_back(worker);
     while (true) {
-      for (; !idle.empty() && window.next() - window.oldest() <= maximum_delay_; idle.pop_front()) {
+      for (; !idle.empty() && may_start(); idle.pop_front()) {
         if (server.has_left(idle.front())) continue;
-        number_of[idle.front()] = window.start();
+        in_progress.insert(next);
+        number_of[idle.front()] = next++;
         server.send_model(idle.front());
       }
       const auto message = server.receive_until_all_left(end_number_of);
@@ -53,25 +55,6 @@ class SlidingWindow : public GradientPerModel {
   }
 
  private:
-  // Gradients in progress, by number.
-  class Window {
-   public:
-    std::int64_t next() const { return oldest_ + static_cast<std::int64_t>(finished_.size()); }
-    std::int64_t oldest() const { return oldest_; }  // oldest unfinished gradient; next() if there is none
-    std::int64_t start() {
-      finished_.push_back(0);
-      return next() - 1;
-    }
-    void finish(std::int64_t number) {
-      finished_[static_cast<std::size_t>(number - oldest_)] = 1;
-      for (; !finished_.empty() && finished_.front(); ++oldest_) finished_.pop_front();
-    }
-
-   private:
-    std::deque<char> finished_;  // [i]: whether number oldest_ + i is finished
-    std::int64_t oldest_ = 0;
-  };
-
   std::int64_t maximum_delay_;
   UpdateRate rate_;
 };

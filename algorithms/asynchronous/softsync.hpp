@@ -18,24 +18,17 @@ namespace syncopate {
 
 class Softsync : public GradientPerModel {
  public:
-  // splitting: n, in [1, N].
-  explicit Softsync(int splitting, const UpdateRate& rate = {}) : splitting_(splitting), rate_(rate) {}
-  // K-batch-async: K gradients make an update.
-  static Softsync of_gradients(int gradients, const UpdateRate& rate = {}) {
-    Softsync method(1, rate);
-    method.gradients_ = gradients;
-    return method;
-  }
+  // gradients: c or K, the number of gradients that make an update.
+  explicit Softsync(int gradients, const UpdateRate& rate = {}) : gradients_(gradients), rate_(rate) {}
 
   void serve(Server& server) const override {
-    const int per_update = gradients_per_update(server.size());
-    server.set_gradients_per_step(per_update);
-    const double rate_factor = rate_.of_update(per_update, server.size());
+    server.set_gradients_per_step(gradients_);
+    const double rate_factor = rate_.of_update(gradients_, server.size());
     GradientRound round(server);
     server.send_model(Receivers::all);
     while (const auto message = server.receive_until_all_left()) {
       round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step, server.size()));
-      if (round.gradients() == per_update) {
+      if (round.gradients() == gradients_) {
         round.step(rate_factor);
         if (!server.budget_left()) return;
       }
@@ -45,10 +38,7 @@ class Softsync : public GradientPerModel {
   }
 
  private:
-  int gradients_per_update(int workers) const { return gradients_.value_or(workers / splitting_); }  // c
-
-  int splitting_;
-  std::optional<int> gradients_{};
+  int gradients_;
   UpdateRate rate_;
 };
 
@@ -56,13 +46,13 @@ inline std::unique_ptr<Algorithm> make_softsync(Settings& settings, const Algori
   const auto splitting =
       static_cast<int>(settings.integer({"splitting", "An update takes floor(workers / splitting) gradients (n)."}, 1,
                                         Stated(context.workers, "workers")));
-  return std::make_unique<Softsync>(splitting, read_update_rate(settings));
+  return std::make_unique<Softsync>(context.workers / splitting, read_update_rate(settings));
 }
 
 inline std::unique_ptr<Algorithm> make_k_batch_async(Settings& settings, const AlgorithmContext& context) {
   const auto gradients = settings.integer({"gradients", "How many gradients make an update (K)."}, 1, 1'000'000);
   context.work.check(settings, "gradients", gradients);
-  return std::make_unique<Softsync>(Softsync::of_gradients(static_cast<int>(gradients), read_update_rate(settings)));
+  return std::make_unique<Softsync>(static_cast<int>(gradients), read_update_rate(settings));
 }
 
 }  // namespace syncopate

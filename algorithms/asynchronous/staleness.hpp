@@ -16,8 +16,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "algorithms/method/gradient_round.hpp"
 
@@ -113,46 +114,34 @@ inline UpdateRate read_rate_scaling(Settings& settings) {
 }
 
 // The clocks of all workers, each of which counts the worker's delivered gradients, and the clocks' minimum.
-// Cost:    constant time per tick for any number of workers (amortised).
 class WorkerClocks {
  public:
-  explicit WorkerClocks(int workers) : clock_(workers, 0), workers_at_{workers} {}
+  explicit WorkerClocks(int workers) : clock_(workers, 0), workers_at_{{0, workers}} {}
 
   // Advances the clock of a worker that has not been removed. Returns whether the minimum has changed.
   bool tick(Rank worker) {
-    const auto ahead = static_cast<std::size_t>(ahead_of_slowest(worker));
-    if (ahead + 1 == workers_at_.size()) workers_at_.push_back(0);
-    --workers_at_[ahead];
-    ++workers_at_[ahead + 1];
-    ++*clock_[worker];
-    return raise_slowest();
+    const std::int64_t before = (*clock_[worker])++;
+    ++workers_at_[before + 1];
+    return leave(before);
   }
 
   // Removes a worker's clock, which then does not hold the minimum back. Returns whether the minimum has changed.
-  bool remove(Rank worker) {
-    --workers_at_[static_cast<std::size_t>(ahead_of_slowest(worker))];
-    clock_[worker].reset();
-    return raise_slowest();
-  }
+  bool remove(Rank worker) { return leave(*std::exchange(clock_[worker], std::nullopt)); }
 
   bool has(Rank worker) const { return clock_[worker].has_value(); }
-  std::int64_t slowest() const { return slowest_; }
-  std::int64_t ahead_of_slowest(Rank worker) const { return *clock_[worker] - slowest_; }
+  std::int64_t slowest() const { return workers_at_.begin()->first; }  // while there are clocks
+  std::int64_t ahead_of_slowest(Rank worker) const { return *clock_[worker] - slowest(); }
 
  private:
-  bool raise_slowest() {
-    bool raised = false;
-    while (workers_at_.front() == 0 && workers_at_.size() > 1) {
-      workers_at_.pop_front();
-      ++slowest_;
-      raised = true;
-    }
-    return raised;
+  bool leave(std::int64_t time) {
+    if (--workers_at_[time] > 0) return false;
+    const bool was_slowest = slowest() == time;
+    workers_at_.erase(time);
+    return was_slowest && !workers_at_.empty();
   }
 
   ByRank<std::optional<std::int64_t>> clock_;  // none: removed
-  std::deque<int> workers_at_;                 // [i]: workers whose clock is slowest_ + i; never empty
-  std::int64_t slowest_ = 0;
+  std::map<std::int64_t, int> workers_at_;     // how many clocks show each time; no zeros
 };
 
 }  // namespace syncopate

@@ -103,9 +103,9 @@ TEST(AsyncLocalSgd, OfOnePlainStepWithABufferIsSoftsync) {
     const UpdateRate rate{.weight = StalenessWeight::inverse_plus_one, .scaling = RateScaling::none};
     const AsyncLocalSgd method(
         {.update = make_buffered_update({.size = 5 / splitting}), .weight = {.staleness_exponent = 1}});
-    expect_the_same(setup.run(method), setup.run(Softsync(splitting, rate)));
+    expect_the_same(setup.run(method), setup.run(Softsync(5 / splitting, rate)));
     setup.data_of = {3, 2, 2, 1, 1};  // all workers leave; with sizes 5 and 2 the last buffer is not full
-    const auto found = setup.run(method), expected = setup.run(Softsync(splitting, rate));
+    const auto found = setup.run(method), expected = setup.run(Softsync(5 / splitting, rate));
     EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
     EXPECT_EQ(found.totals.staleness, expected.totals.staleness);
     EXPECT_EQ(found.totals.kept, (Counts{3, 2, 2, 1, 1}));

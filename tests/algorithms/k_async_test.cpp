@@ -90,7 +90,7 @@ TEST(KAsync, UnderExponentialTimesAnUpdateTakesTheOrderStatistic) {
                            .objective = nullptr};
   const auto update_s = [&](const Algorithm& method) { return to_seconds(setup.run(method).totals.end) / updates; };
   EXPECT_NEAR(update_s(KAsync(12)), 1.2974, 0.015);
-  EXPECT_NEAR(update_s(Softsync::of_gradients(12)), 0.75, 0.009);
+  EXPECT_NEAR(update_s(Softsync(12)), 0.75, 0.009);
 }
 
 TEST(KAsync, TakesWhatThereIsOnceFewerThanKWorkersAreLeft) {
@@ -118,14 +118,14 @@ TEST(KAsync, CannotWaitForMoreWorkersThanThereAre) {
 TEST(KBatchAsync, IsSoftsyncOfThatManyGradients) {
   SimulatedRun setup = three_workers(12);
   setup.momentum = 0.9;
-  const auto softsync = setup.run(Softsync(1));
+  const auto softsync = setup.run(Softsync(3));
   const auto reading = read_method("algorithm = \"k-batch-async\"\ngradients = 3", {.workers = 3});
   ASSERT_EQ(reading.faults, "");
   EXPECT_EQ(setup.run(*reading.algorithm).parameters, softsync.parameters);
 }
 
 TEST(KBatchAsync, MayTakeMoreGradientsThanThereAreWorkers) {
-  const auto outcome = three_workers(5).run(Softsync::of_gradients(5));
+  const auto outcome = three_workers(5).run(Softsync(5));
   EXPECT_EQ(outcome.publications.size(), 3u);
   EXPECT_EQ(outcome.samples, 15);
   EXPECT_DOUBLE_EQ(outcome.learning_rate, 0.1 * 5 / 3);

@@ -17,7 +17,7 @@ TEST(Softsync, WithUpdatesOfOneGradientEqualsAsynchronousSgdBitForBit) {
     setup.micro_batches = 2;
     setup.momentum = 0.9;
     const auto async = setup.run(AsyncSgd({.rate = {.weight = weight}}));
-    const auto softsync = setup.run(Softsync(3, {.weight = weight}));
+    const auto softsync = setup.run(Softsync(1, {.weight = weight}));
     EXPECT_EQ(softsync.parameters, async.parameters);
     EXPECT_EQ(softsync.log, async.log);
     EXPECT_EQ(softsync.totals.staleness, async.totals.staleness);
@@ -26,7 +26,7 @@ TEST(Softsync, WithUpdatesOfOneGradientEqualsAsynchronousSgdBitForBit) {
 }
 
 TEST(Softsync, AFastWorkerGivesTwoGradientsToOneUpdate) {
-  const auto outcome = three_workers(3).run(Softsync(1));
+  const auto outcome = three_workers(3).run(Softsync(3));
   // Arrivals by worker: 1.5 (0), 1.6 (1), 3.0 (0) | 3.1 (2), 3.2 (1), 4.5 (0) | 4.8 (1), 6.0 (0), 6.2 s (2).
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.000 s: kept 3, dropped 0",
@@ -43,7 +43,7 @@ TEST(Softsync, WeightsActOnEachGradientBeforeTheMean) {
   SimulatedRun setup = three_workers(2);
   setup.rate = 0.3;
   const auto outcome =
-      setup.run(Softsync(1, {.weight = StalenessWeight::inverse_plus_one, .scaling = RateScaling::none}));
+      setup.run(Softsync(3, {.weight = StalenessWeight::inverse_plus_one, .scaling = RateScaling::none}));
   for (std::size_t i = 0; i < 4; ++i) {
     const auto target = [&](int worker, int own_step) { return PullObjective::target({Rank{worker}, own_step, 0}, i); };
     const double first = 1 - 0.3 * ((1.0 - target(0, 0)) + (1 - target(1, 0)) + (1 - target(0, 1))) / 3;
@@ -58,7 +58,7 @@ TEST(Softsync, NoSampleIsComputedTwiceThoughAVersionIsReadTwice) {
   SimulatedRun setup = three_workers(8);
   setup.micro_batches = 2;
   setup.objective = objective;
-  setup.run(Softsync(1));
+  setup.run(Softsync(3));
   EXPECT_EQ(objective->evaluations, 8 * 3 * 2);
   EXPECT_EQ(static_cast<std::int64_t>(objective->evaluated.size()), objective->evaluations);
 }
@@ -66,8 +66,8 @@ TEST(Softsync, NoSampleIsComputedTwiceThoughAVersionIsReadTwice) {
 TEST(Softsync, EqualBudgetsMeanEqualSamplesAlsoWhereTheWorkersDoNotDivideEvenly) {
   for (const int splitting : {1, 2, 3, 4, 7}) {  // gradients per update: 7, 3, 2, 1, 1
     const SimulatedRun setup{.workers = 7, .budget = {.steps = 6}};
-    const auto outcome = setup.run(Softsync(splitting));
     const int per_update = 7 / splitting;
+    const auto outcome = setup.run(Softsync(per_update));
     EXPECT_EQ(outcome.published, Step{6});
     EXPECT_EQ(outcome.samples, (42 + per_update - 1) / per_update * per_update);  // whole updates
     EXPECT_DOUBLE_EQ(outcome.learning_rate, 0.1 * per_update / 7);
@@ -77,7 +77,7 @@ TEST(Softsync, EqualBudgetsMeanEqualSamplesAlsoWhereTheWorkersDoNotDivideEvenly)
 TEST(Softsync, WhenAllHaveLeftTheLastUpdateTakesWhatThereIs) {
   SimulatedRun setup = three_workers(10);
   setup.data_of = {2, 1, 1};
-  const auto outcome = setup.run(Softsync(1));
+  const auto outcome = setup.run(Softsync(3));
   EXPECT_EQ(outcome.totals.kept, (Counts{2, 1, 1}));
   EXPECT_EQ(outcome.samples, 4);
   for (std::size_t i = 0; i < 4; ++i) {
@@ -101,7 +101,7 @@ TEST(Softsync, TheMeanStalenessIsOneLessThanTheWorkersOverTheGradientsOfAnUpdate
                                .budget = {.steps = 1000},
                                .delays = {law},
                                .objective = nullptr};
-      const Counts counts = setup.run(Softsync(splitting)).totals.staleness;
+      const Counts counts = setup.run(Softsync(workers / splitting)).totals.staleness;
       double gradients = 0, mean = 0;
       for (std::size_t tau = 0; tau < counts.size(); ++tau) {
         gradients += static_cast<double>(counts[tau]);

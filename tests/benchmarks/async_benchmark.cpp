@@ -127,14 +127,14 @@ void TimeOnlyAsyncSgdWithAndWithoutContention(benchmark::State& state) {
 }
 BENCHMARK(TimeOnlyAsyncSgdWithAndWithoutContention)->Arg(4096)->Iterations(5)->Unit(benchmark::kMillisecond);
 
-void TimeOnlySoftsync(benchmark::State& state) { simulate(state, Softsync(8)); }
+void TimeOnlySoftsync(benchmark::State& state) { simulate(state, Softsync(4096 / 8)); }
 BENCHMARK(TimeOnlySoftsync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 // Methods whose server works in rounds.
 void TimeOnlyKAsync(benchmark::State& state) { simulate(state, KAsync(1024)); }
 BENCHMARK(TimeOnlyKAsync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-void TimeOnlyKBatchAsync(benchmark::State& state) { simulate(state, Softsync::of_gradients(1024)); }
+void TimeOnlyKBatchAsync(benchmark::State& state) { simulate(state, Softsync(1024)); }
 BENCHMARK(TimeOnlyKBatchAsync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void TimeOnlyKSync(benchmark::State& state) { simulate(state, BackupWorkers(3072, {.late = LateWork::cancel})); }

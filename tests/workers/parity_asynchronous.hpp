@@ -189,8 +189,8 @@ TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
 TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
       std::make_shared<AsyncSgd>(AsyncSgd::Options{}),
-      std::make_shared<Softsync>(2),
-      std::make_shared<Softsync>(Softsync::of_gradients(8)),
+      std::make_shared<Softsync>(workers / 2),
+      std::make_shared<Softsync>(8),
       std::make_shared<Ringmaster>(1000),
       std::make_shared<RescaledSgd>(),
       std::make_shared<Ormo>(OrmoOptions{.momentum = 0.5}),
