@@ -12,9 +12,9 @@
 #pragma once
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/gradient_round.hpp"
@@ -66,28 +66,26 @@ class BoundedDelay : public GradientPerModel {
     std::int64_t finished() const { return finished_; }
     // Adds the message's gradient to the task of its worker's next iteration.
     void add(ReceivedMessage message) {
-      const auto index =
-          static_cast<std::size_t>(std::max<std::int64_t>(0, iterations_of_[message->from]++ - finished_));
-      if (index >= parts_.size()) parts_.resize(index + 1);
-      parts_[index].push_back(std::move(message));
+      const std::int64_t task = std::max(finished_, iterations_of_[message->from]++);
+      parts_[task].push_back(std::move(message));
     }
     void finish_oldest(Server& server) {
       GradientRound round(server);
-      for (const ReceivedMessage& part : parts_.front()) round.take(*part);
+      for (const ReceivedMessage& part : parts_.begin()->second) round.take(*part);
       round.step();
-      parts_.pop_front();
+      parts_.erase(parts_.begin());
       ++finished_;
     }
     // At the end of the run, steps along the gradients of unfinished tasks that have arrived, within the budget.
     void end(Server& server) {
       while (!parts_.empty() && server.budget_left()) finish_oldest(server);
-      for (const auto& parts : parts_)
+      for (const auto& [task, parts] : parts_)
         for (const ReceivedMessage& part : parts) server.accept(*part, {.is_needed = false});
     }
 
    private:
-    ByRank<std::int64_t> iterations_of_;              // iterations that each worker has delivered
-    std::deque<std::vector<ReceivedMessage>> parts_;  // [i]: gradients of task finished_ + i
+    ByRank<std::int64_t> iterations_of_;                          // iterations that each worker has delivered
+    std::map<std::int64_t, std::vector<ReceivedMessage>> parts_;  // by task
     std::int64_t finished_ = 0;
   };
 

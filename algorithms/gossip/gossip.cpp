@@ -351,10 +351,10 @@ GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, M
 std::string GossipGraph::remark() const { return fmt::format("the graph's spectral gap is {:.4g}", spectral_gap()); }
 
 WeightedGraph::WeightedGraph(int workers, const std::vector<WeightedLink>& links)
-    : receivers_(static_cast<std::size_t>(workers)), senders_(static_cast<std::size_t>(workers)) {
+    : receivers_(workers), senders_(workers) {
   for (const auto& [from, to, weight] : links) {
-    receivers_[static_cast<std::size_t>(from)].push_back({Rank{to}, weight});
-    senders_[static_cast<std::size_t>(to)].push_back({Rank{from}, weight});
+    receivers_[Rank{from}].push_back({Rank{to}, weight});
+    senders_[Rank{to}].push_back({Rank{from}, weight});
   }
   for (auto* const side : {&receivers_, &senders_})
     for (std::vector<Neighbour>& of_one : *side) std::ranges::sort(of_one, {}, &Neighbour::worker);
@@ -362,13 +362,13 @@ WeightedGraph::WeightedGraph(int workers, const std::vector<WeightedLink>& links
   least_weight_ = find_least_weight();
 }
 
-double WeightedGraph::given_by(Rank sender) const { return sum_of(receivers_[at(sender)]); }
+double WeightedGraph::given_by(Rank sender) const { return sum_of(receivers_[sender]); }
 
 Matrix WeightedGraph::matrix() const {
   Matrix matrix(workers(), workers());
   for (const Rank from : Ranks(workers())) {
     matrix(from.value, from.value) = 1 - given_by(from);
-    for (const Neighbour& link : receivers_[at(from)]) matrix(link.worker.value, from.value) = link.weight;
+    for (const Neighbour& link : receivers_[from]) matrix(link.worker.value, from.value) = link.weight;
   }
   return matrix;
 }
@@ -379,23 +379,23 @@ double WeightedGraph::second_eigenvalue() const { return syncopate::second_eigen
 // first few exchanges.
 double WeightedGraph::find_least_weight() const {
   constexpr double settled = 1e-9;
-  std::vector<double> weights(receivers_.size(), 1.0);
+  ByRank<double> weights(workers(), 1.0);
   double least = 1;
   for (int exchange = 0; exchange < 8 * workers(); ++exchange) {
-    std::vector<double> next(weights.size());
+    ByRank<double> next(workers(), 0.0);
     for (const Rank from : Ranks(workers())) {
-      double kept = weights[at(from)];
-      for (const Neighbour& link : receivers_[at(from)]) {
-        const double given = weights[at(from)] * link.weight;
-        next[at(link.worker)] += given;
+      double kept = weights[from];
+      for (const Neighbour& link : receivers_[from]) {
+        const double given = weights[from] * link.weight;
+        next[link.worker] += given;
         kept -= given;
       }
-      next[at(from)] += kept;
+      next[from] += kept;
     }
     double change = 0;
-    for (std::size_t i = 0; i < next.size(); ++i) {
-      least = std::min(least, next[i]);
-      change = std::max(change, std::abs(next[i] - weights[i]));
+    for (const Rank worker : Ranks(workers())) {
+      least = std::min(least, next[worker]);
+      change = std::max(change, std::abs(next[worker] - weights[worker]));
     }
     if (change < settled) break;
     weights = std::move(next);
@@ -403,22 +403,22 @@ double WeightedGraph::find_least_weight() const {
   return least;
 }
 
-std::vector<char> WeightedGraph::reached(bool backwards) const {
-  std::vector<char> reached(receivers_.size());
+ByRank<char> WeightedGraph::reached(bool backwards) const {
+  ByRank<char> reached(workers(), false);
   std::vector<Rank> next = {Rank{0}};
-  reached[0] = true;
+  reached[Rank{0}] = true;
   while (!next.empty()) {
     const Rank worker = next.back();
     next.pop_back();
-    for (const Neighbour& link : (backwards ? senders_ : receivers_)[at(worker)])
-      if (!std::exchange(reached[at(link.worker)], true)) next.push_back(link.worker);
+    for (const Neighbour& link : (backwards ? senders_ : receivers_)[worker])
+      if (!std::exchange(reached[link.worker], true)) next.push_back(link.worker);
   }
   return reached;
 }
 
 std::optional<std::string> WeightedGraph::why_not_connected() const {
   for (const bool backwards : {false, true}) {
-    const std::vector<char> found = reached(backwards);
+    const ByRank<char> found = reached(backwards);
     const auto missing = std::ranges::find(found, 0);
     if (missing == found.end()) continue;
     const auto other = missing - found.begin();
@@ -439,7 +439,7 @@ std::optional<std::string> WeightedGraph::why_not_column_stochastic() const {
 std::optional<std::string> WeightedGraph::why_not_doubly_stochastic() const {
   if (auto why = why_not_column_stochastic()) return why;
   for (const Rank worker : Ranks(workers())) {
-    const double taken = sum_of(senders_[at(worker)]), given = given_by(worker);
+    const double taken = sum_of(senders_[worker]), given = given_by(worker);
     if (std::abs(taken - given) > rounding)
       return fmt::format("must be doubly stochastic: worker {} sends shares of {:.6g} in all and receives {:.6g}",
                          worker.value, given, taken);
@@ -462,29 +462,29 @@ void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule) {
 // Starting from rank 0, puts neighbours on opposite sides. The direction of a link does not matter.
 std::optional<Bipartition> Bipartition::of(const GossipGraph& graph) {
   Bipartition bipartition(graph.workers());
-  std::vector<Listed>& lists = bipartition.lists_;
-  lists.resize(static_cast<std::size_t>(graph.workers()));
+  ByRank<Listed>& lists = bipartition.lists_;
+  lists = ByRank<Listed>(graph.workers());
   for (const Rank worker : Ranks(graph.workers()))
     for (const Rank other : graph.all_receivers(worker)) {
-      lists[at(worker)].partners.push_back(other);
-      lists[at(other)].partners.push_back(worker);
+      lists[worker].partners.push_back(other);
+      lists[other].partners.push_back(worker);
     }
   for (auto& [is_active, partners] : lists) {
     std::ranges::sort(partners);
     partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
   }
-  std::vector<char> is_placed(lists.size());
+  ByRank<char> is_placed(graph.workers(), false);
   std::vector<Rank> next = {Rank{0}};
-  is_placed[0] = true;
+  is_placed[Rank{0}] = true;
   while (!next.empty()) {
-    const Listed& worker = lists[at(next.back())];
+    const Listed& worker = lists[next.back()];
     next.pop_back();
     for (const Rank partner : worker.partners) {
-      if (std::exchange(is_placed[at(partner)], true)) {
-        if (lists[at(partner)].is_active == worker.is_active) return std::nullopt;
+      if (std::exchange(is_placed[partner], true)) {
+        if (lists[partner].is_active == worker.is_active) return std::nullopt;
         continue;
       }
-      lists[at(partner)].is_active = !worker.is_active;
+      lists[partner].is_active = !worker.is_active;
       next.push_back(partner);
     }
   }

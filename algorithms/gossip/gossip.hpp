@@ -106,9 +106,9 @@ class WeightedGraph final : public GossipGraph {
   // Each pair may occur once, and no worker sends to itself.
   WeightedGraph(int workers, const std::vector<WeightedLink>& links);
 
-  int workers() const override { return static_cast<int>(receivers_.size()); }
-  std::vector<Neighbour> receivers(Rank sender, Step) const override { return receivers_[at(sender)]; }
-  std::vector<Neighbour> senders(Rank receiver, Step) const override { return senders_[at(receiver)]; }
+  int workers() const override { return receivers_.size(); }
+  std::vector<Neighbour> receivers(Rank sender, Step) const override { return receivers_[sender]; }
+  std::vector<Neighbour> senders(Rank receiver, Step) const override { return senders_[receiver]; }
   double second_eigenvalue() const override;
   double least_kept() const override { return least_kept_; }
   double least_weight() const override { return least_weight_; }
@@ -121,13 +121,12 @@ class WeightedGraph final : public GossipGraph {
   std::optional<std::string> why_not_doubly_stochastic() const;
 
  private:
-  static std::size_t at(Rank rank) { return static_cast<std::size_t>(rank.value); }
   double given_by(Rank sender) const;
   double find_least_weight() const;
   Matrix matrix() const;
-  std::vector<char> reached(bool backwards) const;
+  ByRank<char> reached(bool backwards) const;
 
-  std::vector<std::vector<Neighbour>> receivers_, senders_;
+  ByRank<std::vector<Neighbour>> receivers_, senders_;
   double least_kept_ = 1;
   double least_weight_ = 1;
 };
@@ -149,16 +148,16 @@ class Bipartition {
   // None if the graph is not bipartite.
   static std::optional<Bipartition> of(const GossipGraph& graph);
 
-  bool is_active(Rank worker) const { return lists_.empty() ? worker.value % 2 == 1 : lists_[at(worker)].is_active; }
+  bool is_active(Rank worker) const { return lists_.empty() ? worker.value % 2 == 1 : lists_[worker].is_active; }
 
   // A worker's partners are the workers of the other side with links to it, in the order of their ranks.
   int partners(Rank worker) const {
-    if (!lists_.empty()) return static_cast<int>(lists_[at(worker)].partners.size());
+    if (!lists_.empty()) return static_cast<int>(lists_[worker].partners.size());
     return worker.value % 2 == 1 ? (workers_ + 1) / 2 : workers_ / 2;
   }
 
   Rank partner(Rank worker, int number) const {
-    if (!lists_.empty()) return lists_[at(worker)].partners[static_cast<std::size_t>(number)];
+    if (!lists_.empty()) return lists_[worker].partners[static_cast<std::size_t>(number)];
     return Rank{2 * number + 1 - worker.value % 2};
   }
 
@@ -174,10 +173,9 @@ class Bipartition {
     std::vector<Rank> partners{};
   };
   explicit Bipartition(int workers) : workers_(workers) {}
-  static std::size_t at(Rank worker) { return static_cast<std::size_t>(worker.value); }
 
   int workers_;
-  std::vector<Listed> lists_;  // by rank; empty: the sides are odd and even ranks
+  ByRank<Listed> lists_;  // empty: the sides are odd and even ranks
 };
 
 // --- The common part of the methods ---
