@@ -37,6 +37,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
 
@@ -52,8 +53,14 @@ struct OpenRound {
   Time begins = start_time;      // no answers before this time
   Time last_ended = start_time;  // end of the previous round
 
-  std::vector<double> numbers() const;
-  static OpenRound from(const std::vector<double>& numbers);
+  std::vector<double> numbers() const {
+    return {static_cast<double>(number.value()), to_seconds(begins), to_seconds(last_ended)};
+  }
+  static OpenRound from(const std::vector<double>& numbers) {
+    return {.number = Step{static_cast<Step::Rep>(numbers[0])},
+            .begins = Time{from_seconds(numbers[1])},
+            .last_ended = Time{from_seconds(numbers[2])}};
+  }
   Slice fragment(int fragments) const { return {static_cast<int>(number.value() % fragments), fragments}; }
 };
 
@@ -65,12 +72,33 @@ struct FragmentAnswer {
   Step steps{};                    // s, since then
   std::optional<double> sync_s{};  // from a round's end to the arrival of its fragment at the worker; none: not yet
 
-  Message message(const OpenRound& round, Slice fragment) const;
-  static FragmentAnswer from_message(const Message& message);
+  Message message(const OpenRound& round, Slice fragment) const {
+    constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    Message message = Message::of_difference(round.number, model, work);
+    message.slice = fragment;
+    message.numbers = {static_cast<double>(micro_batches), static_cast<double>(steps.value()), sync_s.value_or(none)};
+    return message;
+  }
+  static FragmentAnswer from_message(const Message& message) {
+    const std::vector<double>& numbers = message.numbers;
+    return {.from = message.from,
+            .model = message.model,
+            .work = message.work(),
+            .micro_batches = static_cast<std::int64_t>(numbers[0]),
+            .steps = Step{static_cast<Step::Rep>(numbers[1])},
+            .sync_s = std::isnan(numbers[2]) ? std::nullopt : std::optional(numbers[2])};
+  }
 };
 
 struct AnswerTotals {
-  AnswerTotals(const std::vector<FragmentAnswer>& answers, int micro_batches_per_step);
+  AnswerTotals(const std::vector<FragmentAnswer>& answers, int micro_batches_per_step) {
+    for (const FragmentAnswer& answer : answers) {
+      const auto steps = static_cast<double>(answer.work.micro_batches) / micro_batches_per_step;
+      slowest_step_s = std::max(slowest_step_s, to_seconds(answer.work.time) / steps);
+      slowest_sync_s = std::max(slowest_sync_s, answer.sync_s);  // none is smaller than any value
+      micro_batches += answer.work.micro_batches;
+    }
+  }
 
   double slowest_step_s = 0;
   std::optional<double> slowest_sync_s{};
@@ -106,11 +134,18 @@ class GraceWindow {
   void record_sync(double seconds) { update_average(seconds, sync_s_); }      // xi_sync: round end to workers' models
 
   std::optional<double> step_s() const { return step_s_; }
-  double length_s() const;
+  double length_s() const {
+    if (!step_s_ || !quorum_s_ || !sync_s_) return std::min(options_.initial_s, options_.longest_s);
+    if (options_.margin == 0) return 0;  // avoids 0 x infinity if the spare time is infinite
+    const double spare_s = options_.overlap_steps * *step_s_ - *quorum_s_ - *sync_s_;
+    return std::min(options_.margin * std::max(0.0, spare_s), options_.longest_s);
+  }
 
  private:
   // Not inlined, because GCC 12 would then warn that an empty average is read.
-  [[gnu::noinline]] void update_average(double seconds, std::optional<double>& average) const;
+  [[gnu::noinline]] void update_average(double seconds, std::optional<double>& average) const {
+    average = average ? (1 - options_.averaging) * *average + options_.averaging * seconds : seconds;
+  }
 
   GraceOptions options_;
   std::optional<double> step_s_, quorum_s_, sync_s_;  // none: no value recorded yet
