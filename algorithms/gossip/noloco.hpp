@@ -16,7 +16,7 @@
 #pragma once
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "algorithms/gossip/gossip.hpp"
 #include "algorithms/local_sgd/rounds.hpp"
@@ -34,15 +34,14 @@ struct NoLocoOptions {
 // Returns the worker's partner in this round, or the worker itself if it has none. All workers draw the same order of
 // ranks, in which neighbours are partners.
 inline Rank partner_in(const Worker& worker, Step round) {
-  std::vector<double> drawn;
+  using Drawing = std::pair<double, Rank>;
+  std::vector<Drawing> order;
   for (const Rank rank : Ranks(worker.size()))
-    drawn.push_back(worker.uniform(Step{round.value() * worker.size() + rank.value}, Drawn::together));
-  std::vector<int> order(drawn.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](int rank) { return drawn[static_cast<std::size_t>(rank)]; });
-  const auto place = static_cast<std::size_t>(std::ranges::find(order, worker.rank().value) - order.begin());
-  const std::size_t other = place ^ 1u;
-  return Rank{order[other < order.size() ? other : place]};
+    order.emplace_back(worker.uniform(Step{round.value() * worker.size() + rank.value}, Drawn::together), rank);
+  std::ranges::sort(order);
+  const auto own = std::ranges::find(order, worker.rank(), &Drawing::second);
+  const auto place = static_cast<std::size_t>(own - order.begin()), other = place ^ 1u;
+  return order[other < order.size() ? other : place].second;
 }
 
 class NoLoco : public Algorithm {

@@ -16,7 +16,7 @@ namespace syncopate {
 
 inline std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context)};
-  choices.steps = make_dropping_steps(read_drop(settings, context));
+  choices.steps = read_dropping_steps(settings, context);
   choices.policies = read_policies_of_stopping(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }

@@ -281,9 +281,4 @@ Penalty penalise(std::span<const NormStatistics> before, std::span<const double>
   return penalty;
 }
 
-double clip_factor(double norm, double clip_norm) {
-  constexpr double least = 1e-6;
-  return std::isfinite(norm) ? std::min(1.0, clip_norm / (norm + least)) : 1;
-}
-
 }  // namespace syncopate

@@ -139,8 +139,10 @@ struct Penalty {
 Penalty penalise(std::span<const NormStatistics> before, std::span<const double> norms, std::span<const double> steps,
                  int modules, const PenaltyOptions& options);
 
-// The factor that clips a sum of pseudo-gradients with this norm: min(1, phi / (norm + 1e-6)); 1 if it is not finite.
-double clip_factor(double norm, double clip_norm);
+// The factor that clips a sum of pseudo-gradients with this norm; 1 if the norm is not finite.
+inline double clip_factor(double norm, double clip_norm) {
+  return std::isfinite(norm) ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1;
+}
 
 // Rounds that end by time: a worker ends the round with its first step that ends at least `length` after the last
 // synchronisation, on its own clock. No step is interrupted.

@@ -17,7 +17,7 @@ namespace syncopate {
 
 inline std::unique_ptr<Algorithm> make_fedprox(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context)};
-  choices.steps = make_proximal_steps(read_proximal(settings));
+  choices.steps = read_proximal_steps(settings, context);
   if (auto of_workers = read_steps_of_workers(settings, context); !of_workers.empty())
     choices.steps = limit_steps(choices.steps, std::move(of_workers));
   choices.policies = read_state_policies(settings, context);

@@ -164,16 +164,11 @@ using StepRuleRow = RuleRow<StepRule(Settings&, const AlgorithmContext&)>;
 constexpr std::array kinds = {
     StepRuleRow{"train", "a step along its own gradient",
                 [](Settings&, const AlgorithmContext&) { return make_training_steps(); }},
-    StepRuleRow{"drop", "a step along its own gradient, until a time is over (DropCompute)",
-                [](Settings& settings, const AlgorithmContext& context) {
-                  return make_dropping_steps(read_drop(settings, context));
-                }},
-    StepRuleRow{
-        "proximal", "a step along its own gradient, and one back towards the round's first model (FedProx)",
-        [](Settings& settings, const AlgorithmContext&) { return make_proximal_steps(read_proximal(settings)); }},
-    StepRuleRow{
-        "pull", "a step along its own gradient, or a pull back towards the round's first model (PALSGD)",
-        [](Settings& settings, const AlgorithmContext&) { return make_pulling_steps(read_pull(settings, "")); }},
+    StepRuleRow{"drop", "a step along its own gradient, until a time is over (DropCompute)", read_dropping_steps},
+    StepRuleRow{"proximal", "a step along its own gradient, and one back towards the round's first model (FedProx)",
+                read_proximal_steps},
+    StepRuleRow{"pull", "a step along its own gradient, or a pull back towards the round's first model (PALSGD)",
+                [](Settings& settings, const AlgorithmContext&) { return read_pulling_steps(settings, ""); }},
 };
 
 }  // namespace
@@ -211,11 +206,6 @@ StepRule make_proximal_steps(double mu) {
           .traits = {.follows_clock = false}};
 }
 
-double read_proximal(Settings& settings) {
-  return settings.number({"proximal", "Strength of the pull back towards the round's first model (mu)."},
-                         Range::finite_from_zero(), 0.01);
-}
-
 StepRule limit_steps(const StepRule& steps, std::vector<Step> of_workers) {
   StepRule limited{.traits = steps.traits, .may_stop = true};
   limited.traits.lockstep_from_step.reset();
@@ -241,7 +231,7 @@ std::vector<Step> read_steps_of_workers(Settings& settings, const AlgorithmConte
   return steps;
 }
 
-DropOptions read_drop(Settings& settings, const AlgorithmContext& context) {
+StepRule read_dropping_steps(Settings& settings, const AlgorithmContext& context) {
   using Clock = DropOptions::Clock;
   DropOptions options;
   options.threshold = from_seconds(
@@ -249,10 +239,16 @@ DropOptions read_drop(Settings& settings, const AlgorithmContext& context) {
   check_threshold(settings, options.threshold, context.shortest_micro_batch_s);
   options.clock = settings.choice({"clock", "Whether the threshold applies to a whole period or to each local step."},
                                   {{"period", Clock::period}, {"step", Clock::step}}, options.clock);
-  return options;
+  return make_dropping_steps(options);
 }
 
-PullOptions read_pull(Settings& settings, std::string_view prefix) {
+StepRule read_proximal_steps(Settings& settings, const AlgorithmContext&) {
+  return make_proximal_steps(
+      settings.number({"proximal", "Strength of the pull back towards the round's first model (mu)."},
+                      Range::finite_from_zero(), 0.01));
+}
+
+StepRule read_pulling_steps(Settings& settings, std::string_view prefix) {
   const std::string probability = std::string(prefix) + "probability", strength = std::string(prefix) + "strength";
   PullOptions pull;
   pull.probability =
@@ -264,7 +260,7 @@ PullOptions read_pull(Settings& settings, std::string_view prefix) {
   pull.draws =
       settings.choice({"draws", "Whether each worker draws its pulls, or all workers are pulled in the same steps."},
                       {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
-  return pull;
+  return make_pulling_steps(pull);
 }
 
 StepRule read_steps(Settings& settings, const AlgorithmContext& context) {

@@ -93,7 +93,6 @@ StepRule make_pulling_steps(const PullOptions& options);
 // FedProx: each step along the worker's own gradient is followed by one back towards the round's first model:
 // w <- w' - eta mu (w - Theta), where w' is the model after the step from w.
 StepRule make_proximal_steps(double mu);
-double read_proximal(Settings& settings);  // reads the key `proximal` (mu)
 
 // The steps of another kind, but each worker stops after its own number of steps in a round, by rank.
 StepRule limit_steps(const StepRule& steps, std::vector<Step> of_workers);
@@ -130,8 +129,9 @@ class PlannedSteps {
 
 // Read the keys of these kinds of steps from the method's table, or from its table `steps`. `prefix` is put before the
 // names of the first two keys.
-DropOptions read_drop(Settings& settings, const AlgorithmContext& context);
-PullOptions read_pull(Settings& settings, std::string_view prefix);
+StepRule read_dropping_steps(Settings& settings, const AlgorithmContext& context);
+StepRule read_proximal_steps(Settings& settings, const AlgorithmContext& context);
+StepRule read_pulling_steps(Settings& settings, std::string_view prefix);
 
 // Reads the table `steps`. Without this table workers step along their own gradients, as the table `local_phase` says.
 StepRule read_steps(Settings& settings, const AlgorithmContext& context);

@@ -25,7 +25,7 @@ namespace syncopate {
 inline std::unique_ptr<Algorithm> make_palsgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context)};
   choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
-  choices.steps = make_pulling_steps(read_pull(settings, "pull_"));
+  choices.steps = read_pulling_steps(settings, "pull_");
   choices.policies = read_state_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }

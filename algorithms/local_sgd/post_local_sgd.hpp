@@ -100,8 +100,7 @@ class PostLocalSgd : public Algorithm {
     for (Step step{}; step < input.steps; ++step) {
       const int summed = members_of_sum(step, all);
       are_equal = are_equal && summed == all;
-      const bool is_last = step + 1 == input.steps && !are_equal;
-      const int averaged = is_last ? all : members_of_average(step, all);
+      const int averaged = step + 1 == input.steps && !are_equal ? all : members_of_average(step, all);
       are_equal = are_equal || averaged == all;
       sum.rounds += (summed == all ? 1 : 0) + (averaged == all ? 1 : 0);
       sum.bytes += input.within_groups(summed, input.parameter_bytes);
