@@ -225,12 +225,6 @@ std::optional<std::int64_t> EditOptions::numbers_sent() const {
   return (is_whole ? 1 : *tensors) + static_cast<std::int64_t>(sends_steps() ? of_steps : 0);
 }
 
-double norm_of(const std::vector<double>& parts) {
-  double squares = 0;
-  for (const double part : parts) squares += part * part;
-  return std::sqrt(squares);
-}
-
 std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& options, const ModelStatePtr& last,
                                          RoundWork& work, const std::shared_ptr<const RoundMeeting>& before) {
   std::vector<double> mine = worker.distances(worker.model(), last);

@@ -197,7 +197,9 @@ std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& opti
                                          RoundWork& work, const std::shared_ptr<const RoundMeeting>& before);
 
 // The norm of a vector whose parts have these norms.
-double norm_of(const std::vector<double>& parts);
+inline double norm_of(const std::vector<double>& parts) {
+  return std::sqrt(std::inner_product(parts.begin(), parts.end(), parts.begin(), 0.0));
+}
 
 class Edit : public Algorithm {
  public:

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace syncopate {
@@ -108,16 +109,13 @@ ThresholdEffect search_in(std::span<const double> gathered, int workers, const A
   std::vector<double> slowest(steps);  // [step]: T, the slowest worker's time for its micro-batches
   times.reserve(gathered.size());
   double duration = 0;
-  for (auto own = gathered.begin(); own != gathered.end(); own += static_cast<std::ptrdiff_t>(count)) {
+  for (; !gathered.empty(); gathered = gathered.subspan(count)) {
+    times.insert(times.end(), gathered.begin(), gathered.begin() + static_cast<std::ptrdiff_t>(count - 1));
     for (std::size_t i = 0; i < steps; ++i) {
-      double computing = 0;
-      for (std::size_t m = 0; m < micro_batches; ++m) {
-        times.push_back(own[static_cast<std::ptrdiff_t>(i * micro_batches + m)]);
-        computing += times.back();
-      }
-      slowest[i] = std::max(slowest[i], computing);
+      const auto of_step = gathered.subspan(i * micro_batches, micro_batches);
+      slowest[i] = std::max(slowest[i], std::accumulate(of_step.begin(), of_step.end(), 0.0));
     }
-    duration += own[static_cast<std::ptrdiff_t>(count - 1)] / workers;
+    duration += gathered[count - 1] / workers;
   }
   double computing = 0;
   for (const double step : slowest) computing += step / static_cast<double>(steps);
