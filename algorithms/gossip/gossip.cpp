@@ -522,7 +522,7 @@ void Gossip::stop(std::span<const Rank> listeners, const Ending& how, Worker::Ca
     return;
   }
   if (leaves) return worker_.publish();
-  if (how.others_may_wait || worker_.steps_left() > Step{0})  // otherwise all have done their last step; none waits
+  if (how.others_may_wait || worker_.steps_left() > Step{0})  // if not, all have done their last step, and none waits
     for (const Rank listener : listeners)
       if (!has_stopped(listener)) worker_.send(listener, Message::farewell(), at);
   publish_mean(std::move(own), at);

@@ -10,8 +10,7 @@
 //          value is not established. F_l is the workers' mean loss in the last step before the interval, as in Paddle,
 //          not the loss of the whole training set; F_0 is the mean loss in the first step, and eta_0 that step's rate.
 //          Paddle's first average, after its first step, is left out. If a worker loses its state in the first
-//          interval, its loss is left out of F_0; numbers that all have gathered are not lost. Momentum stays with its
-//          worker unless `moments` says otherwise; the last average is taken after the last step.
+//          interval, its loss is left out of F_0; numbers that all have gathered are not lost.
 // Checks:  with a constant loss and rate it equals Local SGD with the period tau_0 bit for bit; periods of a quadratic
 //          against its recursion in double precision; virtual times by hand.
 #pragma once

@@ -22,9 +22,8 @@
 //          merge, as in the paper (outer_optimizer.hpp). With `local_steps` (H), as in others' implementation, rounds
 //          begin at least (H / fragments) x (step time of the slowest answer) apart. Without it a round begins when the
 //          previous one ends. If there is one fragment, and a worker's step is longer than a round, each new fragment
-//          overwrites the step, and the worker contributes nothing. A local step has the schedule's rate at step m + n:
-//          m is the mean step of all workers when the worker's newest fragment was sent, n the number of the worker's
-//          own steps since then. Inner moments stay with their workers.
+//          overwrites the step, and the worker contributes nothing. A local step's learning rate is as in
+//          async_local_sgd.hpp, counted from the worker's newest fragment. Inner moments stay with their workers.
 // Ends:    a quorum is never more than the workers left. The server waits for a worker that is down if the quorum needs
 //          it, and otherwise no longer than the grace window. When a budget of seconds is used up, workers leave, and
 //          the open round waits for those that have not left yet: one that is down then, or far slower, extends the

@@ -1,6 +1,6 @@
 // EDiT and A-EDiT: Local SGD with an outer optimizer that steps along pseudo-gradients (last model - worker's model).
 // These are weighted by their norms, outliers are left out, and the sum is clipped. A round ends after H steps (EDiT),
-// or after a time, with as many steps as each worker has taken (A-EDiT).
+// or after a time, however many steps each worker has taken (A-EDiT).
 // Source:  Cheng et al. 2025, "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language
 //          Models"; the rules follow its authors' code. The paper's own settings, equation numbers and tables are not
 //          established. Defaults are the code's values, also for parts that the code switches off; the code uses

@@ -3,8 +3,8 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats within each group per group period, and one over all workers per period.
 // Differs: `period` counts steps and follows any rule of sync_period.hpp. If it ends within a group period, the group
-//          period ends early, with the average over all workers. Groups are workers of consecutive ranks. Their size
-//          need not divide N; the last group is then smaller. Both kinds of averages use the same network.
+//          period ends early, with the average over all workers. Both kinds of averages use the same network.
+//          local_rounds.hpp describes groups.
 // Checks:  one group of all workers equals Local SGD with the group period; groups of one worker equal Local SGD with
 //          `period`.
 #pragma once

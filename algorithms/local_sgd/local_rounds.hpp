@@ -38,8 +38,7 @@ namespace syncopate {
 // First:   no average is finished at the end of the first round; each method's header says what it does then.
 // Last:    workers wait for the last average, so that the last round's work is in the evaluated model. Before the first
 //          average is finished, workers agree only on numbers of steps, so only a budget in steps can end before that.
-// Differs: a worker that loses its state goes back to its copy from the last round's end, which includes the method's
-//          own variables.
+// Differs: a worker that loses its state goes back to its copy from the last round's end, with the method's variables.
 
 // A worker's average in progress, at most one at a time, and the worker's rounds.
 class AverageUnderWay {

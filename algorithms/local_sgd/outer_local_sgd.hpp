@@ -3,8 +3,7 @@
 // Source:  Wang et al. 2020, "SlowMo"; Douillard et al. 2023, "DiLoCo".
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker.
-// Differs: every worker takes the outer step itself, and all get the same result. Moments of the inner optimizer stay
-//          with their worker unless `moments` says otherwise. See also outer_optimizer.hpp.
+// Differs: as local_rounds.hpp and outer_optimizer.hpp say.
 // Checks:  a plain outer step with rate 1, and SlowMo without momentum, equal Local SGD; closed forms.
 #pragma once
 

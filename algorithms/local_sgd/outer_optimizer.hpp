@@ -2,8 +2,8 @@
 // SGD. With the model x after the last synchronisation, x - a is used like a gradient.
 // Source:  Wang et al. 2020, "SlowMo", Algorithm 1; Douillard et al. 2023, "DiLoCo", Algorithm 1; Reddi et al. 2021,
 //          "Adaptive Federated Optimization" (FedAdagrad, FedAdam, FedYogi).
-// Shapes:  parameters, outer moments: (P,) flat float32.   Units: outer rate and momentum have none; tau has those of
-//          the parameters, since it is compared with how far a round moves them.
+// Shapes:  parameters, outer moments: (P,) flat float32.   Units: tau has the unit of the parameters, because it is
+//          compared with the distance that a round moves them; outer rate and momentum have no unit.
 // Cost:    three vectors of P floats read and two written per synchronisation (adaptive: eight and three); nothing is
 //          sent.
 // Differs: SlowMo's inner rate (gamma) is the mean learning rate of the round's steps, in case it changes within the

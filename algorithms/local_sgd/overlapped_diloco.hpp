@@ -26,7 +26,7 @@ namespace syncopate {
 
 // A delayed average is over the workers' changes d in the round, or their models y' at its end. When it arrives,
 // the common model X is no longer the one with which that round began. With models, the outer step X - mean(y') also
-// undoes what has changed in X since then; with changes it does not.
+// undoes the change of X since then; with changes it does not.
 enum class Averaged { differences, models };
 
 class DelayedWorker final : public LateRule::OfWorker {

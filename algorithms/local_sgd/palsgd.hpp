@@ -9,7 +9,7 @@
 //          tensor of each parameter group of the optimizer. It is not established whether the published runs did so.
 //          Theta is the last outer model, which all workers store. Each worker draws for itself (`draws = "own"`); in
 //          the code all workers are pulled in the same steps ("shared"). A pulled step's samples are left out of the
-//          epoch, and count as dropped. So DiLoCo with as many steps sees 1 / (1 - p) times the samples: compare
+//          epoch, and count as dropped. So DiLoCo with equal steps sees 1 / (1 - p) times the samples: compare
 //          methods at equal samples or time. A pull does not change the inner optimizer's moments. The first local step
 //          may be a pull, and each round has H steps; in the code the first step always trains, and the first round is
 //          a step shorter. The code averages moments in its synchronous steps; here that is not needed, since all

@@ -16,7 +16,7 @@ namespace syncopate {
 
 // The work of a worker that is still computing when the next model arrives.
 enum class LateWork {
-  finish,  // it continues, and what it sends is dropped on arrival
+  finish,  // it continues, and its gradient is dropped on arrival
   cancel,  // it stops: every new model goes to all workers
 };
 

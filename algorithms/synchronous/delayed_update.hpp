@@ -2,8 +2,8 @@
 // at the model before it. So each step is along gradients that are one step old.
 // Source:  the baseline in Nabli et al. 2025, "ACCO: Accumulate while you Communicate", and in its code.
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats and a count per step, hidden behind computation; as many gradients as fit into
-//          it, at least `least_micro_batches` per worker.
+// Cost:    one all-reduce of P floats and a count per step, hidden behind computation. Workers compute the gradients
+//          that fit into it, at least `least_micro_batches` per worker.
 // Differs: here each gradient is used once by default, as defined. ACCO's code clears its accumulated gradients only in
 //          every second step, so the others average two steps' gradients and half of all are used twice; choose with
 //          cleared = "every-step" | "every-second-step". In the code the first 1,000 steps are synchronous by default;

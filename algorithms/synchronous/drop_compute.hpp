@@ -1,4 +1,4 @@
-// DropCompute: stop accumulating micro-batches after tau seconds, then all-reduce what is there.
+// DropCompute: stop accumulating micro-batches after tau seconds, then all-reduce the gradients computed so far.
 // Source:  Giladi et al. 2023, "DropCompute", Algorithm 1.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold_s (tau) in seconds.
 // Cost:    one all-reduce of P floats per step (normalisation = "computed" adds one number, or one per tensor with
