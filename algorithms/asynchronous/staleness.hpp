@@ -42,21 +42,6 @@ enum class StalenessWeight {
   beyond_workers,    // N/max(N, tau)
 };
 
-inline double staleness_weight(StalenessWeight rule, Step staleness, int workers) {
-  const auto tau = static_cast<double>(staleness.value());
-  switch (rule) {
-    case StalenessWeight::none:
-      break;
-    case StalenessWeight::inverse:
-      return 1 / std::max(tau, 1.0);
-    case StalenessWeight::inverse_plus_one:
-      return 1 / (tau + 1);
-    case StalenessWeight::beyond_workers:
-      return workers / std::max<double>(workers, tau);
-  }
-  return 1;
-}
-
 // The rate of an update along the mean of c gradients. The schedule's rate is for a step along the mean of N gradients.
 enum class RateScaling {
   linear,  // the schedule's times c / N: each sample moves the model as far as in a step along N gradients
@@ -67,7 +52,20 @@ struct UpdateRate {
   StalenessWeight weight = StalenessWeight::none;
   RateScaling scaling = RateScaling::linear;
 
-  double of_gradient(Step staleness, int workers) const { return staleness_weight(weight, staleness, workers); }
+  double of_gradient(Step staleness, int workers) const {
+    const auto tau = static_cast<double>(staleness.value());
+    switch (weight) {
+      case StalenessWeight::none:
+        break;
+      case StalenessWeight::inverse:
+        return 1 / std::max(tau, 1.0);
+      case StalenessWeight::inverse_plus_one:
+        return 1 / (tau + 1);
+      case StalenessWeight::beyond_workers:
+        return workers / std::max<double>(workers, tau);
+    }
+    return 1;
+  }
   double of_update(int gradients, int workers) const {
     return scaling == RateScaling::linear ? static_cast<double>(gradients) / workers : 1.0;
   }

@@ -6,7 +6,9 @@
 #include <bit>
 #include <cmath>
 #include <complex>
+#include <functional>
 #include <numbers>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -25,11 +27,7 @@ class HopGraph final : public GossipGraph {
   HopGraph(GridPlace sizes, std::vector<std::vector<GridPlace>> hops)
       : sizes_(std::move(sizes)), hops_(std::move(hops)) {}
 
-  int workers() const override {
-    int product = 1;
-    for (const int size : sizes_) product *= size;
-    return product;
-  }
+  int workers() const override { return std::accumulate(sizes_.begin(), sizes_.end(), 1, std::multiplies<>()); }
   int cycle() const override { return static_cast<int>(hops_.size()); }
   std::vector<Neighbour> receivers(Rank sender, Step exchange) const override {
     const auto& hops = hops_in(exchange);
@@ -537,15 +535,8 @@ void Gossip::publish_mean(Message own, Worker::CalledFrom at) {
     publication.own.models.push_back({message.numbers.front(), message.model});
     publication.step = std::max(publication.step, message.step);
   }
-  publication.model = mean(publication.own.models).state;
+  publication.model = weighted_mean(worker_, publication.own.models).state;
   worker_.publish(std::move(publication));
-}
-
-WeightedState Gossip::mean(std::vector<WeightedState> terms) const {
-  double total = 0;
-  for (const WeightedState& term : terms) total += term.weight;
-  for (WeightedState& term : terms) term.weight /= total;
-  return {total, worker_.combine(terms)};
 }
 
 IndividualModels read_individual_models(Settings& settings) {

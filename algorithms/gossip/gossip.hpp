@@ -201,9 +201,6 @@ class Gossip {
     return worker == worker_.rank() || last_.contains(worker) || worker_.has_left(worker);
   }
 
-  // Returns the weighted mean of the terms, and the sum of their weights.
-  WeightedState mean(std::vector<WeightedState> terms) const;
-
   // Call after each step; after the last step call `stop`, too. Reports the step, and publishes the worker's model with
   // its weight in the mean of all models.
   void end_step(double weight = 1) {

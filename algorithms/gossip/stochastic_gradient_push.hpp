@@ -155,7 +155,7 @@ class StochasticGradientPush : public Algorithm {
       while (!received.empty() && received.begin()->first.first < exchange)
         terms.push_back(std::move(received.extract(received.begin()).mapped()));
       if (terms.size() == 1) return;
-      const WeightedState mean = gossip_.mean(std::move(terms));
+      const WeightedState mean = weighted_mean(worker_, std::move(terms));
       worker_.set_model(mean.state);
       (*weight_).value = mean.weight;
     }

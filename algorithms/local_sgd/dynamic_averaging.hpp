@@ -165,8 +165,8 @@ class DynamicAveraging : public Algorithm {
 
     ModelStatePtr mean_of(const std::map<Rank, ModelStatePtr>& models) const {
       std::vector<WeightedState> terms;
-      for (const auto& [worker, model] : models) terms.push_back({1.0 / static_cast<double>(models.size()), model});
-      return server_.combine(terms);
+      for (const auto& [worker, model] : models) terms.push_back({1, model});
+      return weighted_mean(server_, std::move(terms)).state;
     }
 
     Server& server_;

@@ -152,10 +152,7 @@ ModelStatePtr merge(const Participant& by, MergeRule rule, std::vector<WeightedS
   if (rule != MergeRule::mean)
     return by.norm_preserving_mean(differences, slice,
                                    rule == MergeRule::rda ? OfEmbeddings::mean : OfEmbeddings::alike);
-  double total = 0;
-  for (const WeightedState& difference : differences) total += difference.weight;
-  for (WeightedState& difference : differences) difference.weight /= total;
-  return by.combine(differences);
+  return weighted_mean(by, std::move(differences)).state;
 }
 
 MergeRule read_merge_rule(Settings& settings) {

@@ -23,6 +23,13 @@ std::int64_t product(std::int64_t a, std::int64_t b) {
 
 void Algorithm::serve(Server&) const { throw std::logic_error("this algorithm has no server"); }
 
+WeightedState weighted_mean(const Participant& by, std::vector<WeightedState> terms) {
+  double total = 0;
+  for (const WeightedState& term : terms) total += term.weight;
+  for (WeightedState& term : terms) term.weight /= total;
+  return {total, by.combine(terms)};
+}
+
 void compress(RunContext& context, const Algorithm& algorithm) {
   const auto& compression = algorithm.compression();
   if (!compression) return;

@@ -245,6 +245,9 @@ struct AlgorithmContext {
   bool are_divided_by(int groups) const { return !workers_known || workers % groups == 0; }
 };
 
+// Returns the weighted mean of the terms, null in time-only runs, and the sum of their weights.
+WeightedState weighted_mean(const Participant& by, std::vector<WeightedState> terms);
+
 // A row of a table of rules, from which a word in a method's table of an experiment file chooses.
 template <typename Make>
 struct RuleRow {

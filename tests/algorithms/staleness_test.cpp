@@ -48,6 +48,10 @@ Reading read(const std::string& text) {
   return reading;
 }
 
+double staleness_weight(StalenessWeight rule, Step staleness, int workers) {
+  return UpdateRate{.weight = rule}.of_gradient(staleness, workers);
+}
+
 TEST(StalenessWeight, IsOneAtNoStalenessWhateverTheRule) {
   for (const auto rule : {StalenessWeight::none, StalenessWeight::inverse, StalenessWeight::inverse_plus_one,
                           StalenessWeight::beyond_workers})
