@@ -34,8 +34,7 @@ Message difference_after_local_steps(Worker& worker, Step steps) {
     work.time += gradient.compute_time();
   } while (++taken < steps && worker.budget_left(BudgetView::server) && !server_has_ended(worker));
   const ModelStatePtr end = worker.model();
-  const ModelStatePtr difference = end ? worker.combine({{1, start}, {-1, end}}, end) : nullptr;
-  return Message::of_difference(worker.step(), difference, work);
+  return Message::of_difference(worker.step(), worker.combine({{1, start}, {-1, end}}, end), work);
 }
 
 // The sum of the terms that are not null, with the first one's BatchNorm statistics; null in time-only runs.
@@ -66,8 +65,7 @@ ServerUpdate make_adaptive_update(const OuterOptimizer& optimizer) {
   return {.take = [=](Server& server, const Message& difference, double weight, UpdateState& state) {
     // The optimizer's model is 0, so that rounding does not depend on the size of the parameters.
     const ModelStatePtr& g = difference.model;
-    const ModelStatePtr zero = g ? server.combine({{0, g}}, g) : nullptr;
-    const OuterStep at{.last = zero, .average = sum_of(server, {{-weight, g}})};
+    const OuterStep at{.last = server.combine({{0, g}}, g), .average = server.combine({{-weight, g}}, g)};
     const ModelStatePtr moved = optimizer(server, at, state.moments);
     server.descend(sum_of(server, {{1, moved}, {1, server.model()}}), difference.work().micro_batches);
     server.publish();

@@ -78,7 +78,7 @@ class Halos : public Algorithm {
     bool is_answer_due = false;
     const auto send_update = [&] {
       const ModelStatePtr model = server.model();
-      const ModelStatePtr update = model ? server.combine({{1, merged}, {-1, model}}, model) : nullptr;  // U
+      const ModelStatePtr update = server.combine({{1, merged}, {-1, model}}, model);  // U
       const BookedTime work{.micro_batches = std::exchange(micro_batches, 0)};
       server.send(server.server(), Message::of_difference(server.step(), update, work));
       is_answer_due = true;

@@ -62,7 +62,7 @@ struct HelocoCorrection {
   }
 
   ModelStatePtr operator()(const Server& server, const ModelStatePtr& delta, const ModelStatePtr& m) const {
-    if (!delta || !m) return delta;
+    if (!m) return delta;
     const ModelStatePtr zero = server.combine({{0, delta}}, delta);
     const std::vector<double> deltas = server.distances(delta, zero);
     const std::vector<double> momenta = server.distances(m, zero);

@@ -36,11 +36,11 @@ class PostLocalPeriod final : public SyncPeriod {
 
 class PowerPeriod final : public SyncPeriod {
  public:
-  explicit PowerPeriod(const PowerPeriodOptions& options)
-      : options_(options), warmup_period_(options.warmup_period.value_or(options.minimum)) {}
+  explicit PowerPeriod(const PowerPeriodOptions& options) : options_(options) {}
 
   Step at(Step done, double learning_rate, Step left) const override {
-    if (done < options_.warmup_steps || options_.coefficient == 0) return clipped(warmup_period_, left);
+    if (done < options_.warmup_steps || options_.coefficient == 0)
+      return clipped(options_.warmup_period.value_or(options_.minimum), left);
     Step period = std::max(rule(learning_rate, left), options_.minimum);
     if (options_.maximum) period = std::min(period, *options_.maximum);
     return clipped(period, left);
@@ -57,7 +57,6 @@ class PowerPeriod final : public SyncPeriod {
   }
 
   PowerPeriodOptions options_;
-  Step warmup_period_;
 };
 
 // A key that has a number, or a table { rounds = 470 } or { share = 0.2 }, for which the number is solved. A run's

@@ -35,15 +35,15 @@ std::pair<double, std::string> order_statistic(int quorum, const PredictionInput
 
 double PredictionInput::all_reduce_s() const {
   if (exchanges.empty()) return dense_all_reduce_s();
-  if (!steps() || *steps() <= 0) {
+  if (!budget.steps || *budget.steps <= 0) {
     const ExchangesFrom& last = exchanges.back();
     const double even_s = exchanges_s(last.exchanges);
     return last.of_odd_steps.empty() ? even_s : (even_s + exchanges_s(last.of_odd_steps)) / 2;
   }
   double sum_s = 0;
-  for (const auto& [count, of_step] : shared_out(exchanges, *steps()))
+  for (const auto& [count, of_step] : shared_out(exchanges, *budget.steps))
     sum_s += static_cast<double>(count) * exchanges_s(*of_step);
-  return sum_s / static_cast<double>(steps()->value());
+  return sum_s / static_cast<double>(budget.steps->value());
 }
 
 double PredictionInput::exchanges_s(const std::vector<Exchange>& of_one) const {

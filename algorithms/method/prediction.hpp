@@ -47,7 +47,6 @@ struct PredictionInput {
   // slice. If workers have different links, both functions return the time of the fastest link.
   double message_s(int servers = 1) const;
   double gradient_message_s(int servers = 1) const;
-  std::optional<Step> steps() const { return budget.steps; }  // steps of the run; none: the budget does not count them
 };
 
 // The slowest worker's expected time for a step by one formula, for comparing a method with synchronous SGD.

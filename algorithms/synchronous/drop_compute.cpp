@@ -23,7 +23,7 @@ double kept_until(double threshold_s, const PredictionInput& input) {
 // budget does not count steps. `cut`: the steps with a threshold.
 Prediction of_run(const ThresholdForecast& forecast, const CutSteps& cut, const SlowestWorker& slowest,
                   const PredictionInput& input) {
-  const auto steps = input.steps();
+  const auto steps = input.budget.steps;
   const double share = steps && *steps > forecast.from
                            ? static_cast<double>(forecast.from.value()) / static_cast<double>(steps->value())
                            : 0;
