@@ -106,9 +106,8 @@ inline std::unique_ptr<Algorithm> make_fednova(Settings& settings, const Algorit
     settings.fault("algorithm",
                    "needs the optimizer \"sgd\", with or without momentum: the effective number of steps of "
                    "other optimizers is not defined");
-  const auto moments = options.policies.average.moments;
   options.policies = read_buffer_policies(settings, context);
-  options.policies.average.moments = moments;
+  options.policies.average.moments = FedNovaOptions().policies.average.moments;
   return std::make_unique<FedNova>(std::move(options));
 }
 
