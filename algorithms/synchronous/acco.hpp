@@ -3,8 +3,8 @@
 // Source:  Nabli et al. 2025, "ACCO: Accumulate while you Communicate", and its code (trainer_decoupled.py).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    two all-reduces of P floats and a count per step, hidden behind computation. Workers compute the gradients
-//          that fit into them, at least `least_micro_batches` per worker and all-reduce. A step takes a second optimizer
-//          step and two all-reduces, and after each of these the rest of the slowest micro-batch.
+//          that fit into them, at least `least_micro_batches` per worker and all-reduce. A step takes two all-reduces,
+//          after each the rest of the slowest micro-batch, and a second optimizer step.
 // Differs: in the second phase the code sums both halves. Here it sums the second half and adds the known sum of the
 //          first: equally many bytes, and equal up to rounding. The code's learning rate follows the number of
 //          micro-batches, here the number of steps. The code shards the optimizer's state (ZeRO-1); here an all-reduce
