@@ -25,58 +25,89 @@ double read_range(CompressionKeys& keys) {
                            Range{.low = 0, .low_open = true, .high_open = true}, 3);
 }
 
-// Each bucket of a part's values has a scale, and each value a code of a few bits relative to it.
-struct BucketOptions {
-  std::size_t bucket = 128;  // values per bucket
-  std::size_t bits = 4;      // per code
-  std::uint8_t stream = 0;   // of Purpose::compression
-  bool draws = false;        // encoding needs a uniform random number per value
-  // Writes the codes of a bucket's values, which are zeros on entry, and returns the bucket's scale. With error
-  // feedback it leaves in `values` what the codes do not express.
-  std::function<float(std::span<float> values, std::span<const double> uniform, std::uint8_t* codes)> encode{};
+// Returns the bits of the narrowest code that has this many numbers.
+std::size_t bits_of_code(std::size_t numbers) { return numbers <= 4 ? 2 : numbers <= 16 ? 4 : 8; }
+
+// Each bucket of a part's values has a table of numbers, and each value a code of a few bits. The table is a scale for
+// the codes, or a mean for each code.
+struct CodeOptions {
+  std::size_t bucket = 0;   // values per bucket; 0: a part is one bucket
+  std::size_t table = 1;    // numbers per table
+  std::size_t bits = 4;     // per code
+  std::uint8_t stream = 0;  // of Purpose::compression
+  bool draws = false;       // encoding needs a uniform random number per value
+  // Writes the codes of a bucket's values, which are zeros on entry, and the bucket's table. With error feedback it
+  // leaves in `values` what the codes do not express.
+  std::function<void(std::span<float> values, std::span<const double> uniform, std::uint8_t* codes, float* table)>
+      encode{};
   // Adds the values of a bucket's codes to `sum`.
-  std::function<void(const std::uint8_t* codes, float scale, std::span<float> sum)> add{};
+  std::function<void(const std::uint8_t* codes, const float* table, std::span<float> sum)> add{};
 };
 
-class Buckets : public PartByPart {
+class Codes : public PartByPart {
  public:
-  Buckets(const BucketOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
+  Codes(const CodeOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
 
  protected:
   std::size_t words(const Part& part, Step) const override {
-    return buckets(part.size) + words_of_bits(own_.bits * part.size);
+    return own_.table * buckets(part.size) + words_of_bits(own_.bits * part.size);
   }
 
-  // Writes the scales, then the codes.
+  // Writes the tables, then the codes.
   void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
     const RandomStream stream{
         .seed = seed_, .purpose = Purpose::compression, .stream = own_.stream, .worker = worker, .step = step};
     std::vector<std::uint8_t> codes(p.size());
     std::vector<double> uniform(own_.draws ? own_.bucket : 0);
-    for (std::size_t at = 0; at < p.size(); at += own_.bucket) {
-      const std::span<float> values = p.subspan(at, std::min(own_.bucket, p.size() - at));
+    for_buckets(p, [&](std::span<float> values, std::size_t at) {
       const std::span<double> drawn = std::span(uniform).first(std::min(uniform.size(), values.size()));
       stream.fill_uniform(static_cast<std::uint32_t>(part.place + at), drawn);
-      *packet++ = own_.encode(values, drawn, codes.data() + at);
-    }
+      own_.encode(values, drawn, codes.data() + at, packet);
+      packet += own_.table;
+    });
     append(pack_numbers<std::uint8_t>(codes, own_.bits), packet);
   }
 
-  void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
+  void decode_part(const Part&, const Received& received, std::size_t begin, std::span<float> sum) const override {
     std::vector<std::uint8_t> codes(sum.size());
     for (const float* packet : received.packets) {
       packet += begin;
-      unpack_numbers<std::uint8_t>(packet + buckets(part.size), own_.bits, codes);
-      for (std::size_t at = 0; at < sum.size(); at += own_.bucket)
-        own_.add(codes.data() + at, *packet++, sum.subspan(at, std::min(own_.bucket, sum.size() - at)));
+      unpack_numbers<std::uint8_t>(packet + own_.table * buckets(sum.size()), own_.bits, codes);
+      for_buckets(sum, [&](std::span<float> values, std::size_t at) {
+        own_.add(codes.data() + at, packet, values);
+        packet += own_.table;
+      });
     }
   }
 
  private:
-  std::size_t buckets(std::size_t size) const { return (size + own_.bucket - 1) / own_.bucket; }
+  std::size_t buckets(std::size_t size) const { return own_.bucket == 0 ? 1 : (size + own_.bucket - 1) / own_.bucket; }
 
-  BucketOptions own_;
+  // Calls use(values, index of the first value) for each bucket.
+  template <typename Use>
+  void for_buckets(std::span<float> values, const Use& use) const {
+    const std::size_t most = own_.bucket == 0 ? values.size() : own_.bucket;
+    for (std::size_t i = 0; i < buckets(values.size()); ++i)
+      use(values.subspan(i * most, std::min(most, values.size() - i * most)), i * most);
+  }
+
+  CodeOptions own_;
 };
+
+// Each part has `bins` bins. A value's code is its bin, and a bin represents the mean of its values. means_of(values,
+// codes) writes the codes, which are zeros on entry, and returns the means.
+template <typename MeansOf>
+CodeOptions codes_of_bins(std::size_t bins, const MeansOf& means_of) {
+  CodeOptions own{.table = bins, .bits = bits_of_code(bins)};
+  own.encode = [means_of](std::span<float> values, std::span<const double>, std::uint8_t* codes, float* means) {
+    std::ranges::copy(means_of(values, codes), means);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= means[codes[i]];
+  };
+  own.add = [](const std::uint8_t* codes, const float* means, std::span<float> sum) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += means[codes[i]];
+  };
+  return own;
+}
 
 // QSGD: each value is rounded up or down at random to a multiple of its bucket's norm / s, without bias.
 // Source:  Alistarh et al. 2017, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding".
@@ -84,7 +115,8 @@ class Buckets : public PartByPart {
 // Differs: levels have a fixed number of bits, without Elias coding; a bucket of zeros stays zeros.
 // The scale is the norm, and codes are levels from -s to s as numbers from 0 to 2 s. If a norm is not finite, all
 // decoded values of its bucket are not finite.
-float encode_levels(int levels, std::span<const float> values, std::span<const double> uniform, std::uint8_t* codes) {
+void encode_levels(int levels, std::span<const float> values, std::span<const double> uniform, std::uint8_t* codes,
+                   float* table) {
   const double norm = std::sqrt(sum_of_squares(values.data(), values.size()));
   const double factor = norm > 0 && std::isfinite(norm) ? levels / norm : 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -92,11 +124,11 @@ float encode_levels(int levels, std::span<const float> values, std::span<const d
     const int level = std::min(levels, static_cast<int>(factor * std::abs(value) + uniform[i]));
     codes[i] = static_cast<std::uint8_t>(levels + (value < 0 ? -level : level));
   }
-  return static_cast<float>(norm);
+  *table = static_cast<float>(norm);
 }
 
-void add_levels(int levels, const std::uint8_t* codes, float norm, std::span<float> sum) {
-  const float factor = norm / static_cast<float>(levels);
+void add_levels(int levels, const std::uint8_t* codes, const float* norm, std::span<float> sum) {
+  const float factor = *norm / static_cast<float>(levels);
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * static_cast<float>(codes[i] - levels);
 }
 
@@ -157,60 +189,12 @@ std::vector<float> means_of(std::span<const float> values, const std::uint8_t* l
 //          values of the model share a range unless `scope` says otherwise (in hivemind: those of a tensor). There is
 //          no residual unless `error_feedback` asks for one.
 // If a value is not finite, all means are NaN.
-std::vector<float> means_of_uniform_bins(std::span<const float> values, double range_std, std::uint8_t* levels) {
+std::vector<float> means_of_uniform_bins(double range_std, std::span<const float> values, std::uint8_t* levels) {
   if (!std::isfinite(sum_of_squares(values.data(), values.size())))
     return std::vector(uniform_bins, std::numeric_limits<float>::quiet_NaN());
   write_bins(values.data(), values.size(), range_of(values, range_std), levels);
   return means_of(values, levels);
 }
-
-// Up to 4, 16 or 256 bins around the mean (2, 4 or 8 bits per value). A bin represents the mean of its values.
-// Source:  Therien et al. 2025, "MuLoCo", and its code, for outer gradients (with the optimizer Muon). Its published
-//          residual holds the outer rate times the gradient, and the outer step applies that rate again: with error
-//          feedback a published rate r is `outer.rate` = r^2 here, and a residual decay of 0.95 or 0.9.
-// Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bin, for each tensor; or two phases, which compress
-//          the sum again (there: "quantise again after the mean", the default).
-// Differs: the mean of a tensor's values is exact. `scope = "model"`, the default without a model, uses one mean and
-//          deviation for all values. All residuals are kept by default (`residual_decay`: 0.95 or 0.9 in the code). The
-//          code's linear bins, its bins per row, its factor of what leaves the residual (1 by default), and
-//          uncompressed norms and embeddings are not offered.
-// Checks:  [1, 2, 3, 10] becomes [2, 2, 2, 10] with four bins; rounds with residual against a reference.
-struct BinOptions {
-  std::size_t bins = 4;
-  // Writes each value's bin to `levels`, which are zeros, and returns the means of the bins' values.
-  std::function<std::vector<float>(std::span<const float> values, std::uint8_t* levels)> means_of{};
-  std::size_t bits() const { return bins <= 4 ? 2 : bins <= 16 ? 4 : 8; }
-};
-
-class Bins : public PartByPart {
- public:
-  Bins(const BinOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
-
- protected:
-  std::size_t words(const Part& part, Step) const override {
-    return own_.bins + words_of_bits(own_.bits() * part.size);
-  }
-
-  // Writes the bins' means, then each value's bin.
-  void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
-    std::vector<std::uint8_t> levels(part.size);
-    const std::vector<float> means = own_.means_of(p, levels.data());
-    for (std::size_t i = 0; i < part.size; ++i) p[i] -= means[levels[i]];
-    append(pack_numbers<std::uint8_t>(levels, own_.bits()), std::ranges::copy(means, packet).out);
-  }
-
-  void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
-    std::vector<std::uint8_t> levels(part.size);
-    for (const float* const packet : received.packets) {
-      const float* const means = packet + begin;
-      unpack_numbers<std::uint8_t>(means + own_.bins, own_.bits(), levels);
-      for (std::size_t i = 0; i < part.size; ++i) sum[i] += means[levels[i]];
-    }
-  }
-
- private:
-  BinOptions own_;
-};
 
 constexpr std::uint32_t sign = 8;  // the sign bit of a four-bit code
 
@@ -270,15 +254,14 @@ float scale_of(std::span<const float> values) {
 //          established. Buckets, the scale, a zero instead of the smallest exponent, and both roundings are this
 //          project's. `rounding`: to the nearest magnitude, the larger if two are equally near; or up or down at
 //          random, without bias. As in the paper there is no residual, unless `error_feedback` asks for one.
-float encode_floats(std::span<float> values, std::span<const double> uniform, std::uint8_t* codes) {
-  const float scale = scale_of(values);
-  if (!(scale > 0)) return scale;  // all values are 0, or the scale is NaN and decodes to NaN
+void encode_floats(std::span<float> values, std::span<const double> uniform, std::uint8_t* codes, float* table) {
+  const float scale = *table = scale_of(values);
+  if (!(scale > 0)) return;  // all values are 0, or the scale is NaN and decodes to NaN
   if (uniform.empty()) write_nearest(values.data(), scale, values.size(), codes);
   for (std::size_t i = 0; i < uniform.size(); ++i)
     codes[i] =
         static_cast<std::uint8_t>(at_random(std::fabs(values[i]) / scale, uniform[i]) | (values[i] < 0 ? sign : 0u));
   take_out(codes, scale, values.size(), values.data());
-  return scale;
 }
 
 }  // namespace
@@ -288,16 +271,12 @@ void read_qsgd(CompressionKeys& keys) {
   const int levels = static_cast<int>(keys.table.integer(
       {"levels", "Number of levels per sign (s); a value takes 2 bits if s = 1, 4 bits up to 7, and 8 bits up to 127."},
       1, 127, 127));
-  BucketOptions own{.bucket = read_bucket(keys, "Number of values that share a norm."), .stream = 1, .draws = true};
-  own.bits = levels == 1 ? 2 : levels <= 7 ? 4 : 8;  // the narrowest that holds -s .. s
-  own.encode = [levels](std::span<const float> values, std::span<const double> uniform, std::uint8_t* codes) {
-    return encode_levels(levels, values, uniform, codes);
-  };
-  own.add = [levels](const std::uint8_t* codes, float norm, std::span<float> sum) {
-    add_levels(levels, codes, norm, sum);
-  };
+  CodeOptions own{.bucket = read_bucket(keys, "Number of values that share a norm."), .stream = 1, .draws = true};
+  own.bits = bits_of_code(static_cast<std::size_t>(2 * levels + 1));  // -s .. s
+  own.encode = std::bind_front(encode_levels, levels);
+  own.add = std::bind_front(add_levels, levels);
   keys.pattern();
-  keys.options.make = maker_of<Buckets>(own);
+  keys.options.make = maker_of<Codes>(own);
 }
 
 void read_int8(CompressionKeys& keys) {
@@ -305,39 +284,45 @@ void read_int8(CompressionKeys& keys) {
   keys.by_tensors();
   keys.pattern();
   keys.residual(false);
-  const auto means_of = [range_std](std::span<const float> values, std::uint8_t* levels) {
-    return means_of_uniform_bins(values, range_std, levels);
-  };
-  keys.options.make = maker_of<Bins>(BinOptions{.bins = uniform_bins, .means_of = means_of});
+  keys.options.make = maker_of<Codes>(codes_of_bins(uniform_bins, std::bind_front(means_of_uniform_bins, range_std)));
 }
 
+// Up to 4, 16 or 256 bins around the mean (2, 4 or 8 bits per value). A bin represents the mean of its values.
+// Source:  Therien et al. 2025, "MuLoCo", and its code, for outer gradients (with the optimizer Muon). Its published
+//          residual holds the outer rate times the gradient, and the outer step applies that rate again: with error
+//          feedback a published rate r is `outer.rate` = r^2 here, and a residual decay of 0.95 or 0.9.
+// Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bin, for each tensor; or two phases, which compress
+//          the sum again (there: "quantise again after the mean", the default).
+// Differs: the mean of a tensor's values is exact. `scope = "model"`, the default without a model, uses one mean and
+//          deviation for all values. All residuals are kept by default (`residual_decay`: 0.95 or 0.9 in the code). The
+//          code's linear bins, its bins per row, its factor of what leaves the residual (1 by default), and
+//          uncompressed norms and embeddings are not offered.
+// Checks:  [1, 2, 3, 10] becomes [2, 2, 2, 10] with four bins; rounds with residual against a reference.
 void read_bins(CompressionKeys& keys) {
-  BinOptions own;
-  own.bins = static_cast<std::size_t>(keys.table.integer(
-      {"bins", "Number of bins; a value takes 2 bits for up to 4, 4 bits up to 16, 8 bits up to 256."}, 2, 256,
-      static_cast<std::int64_t>(own.bins)));
+  const auto bins = static_cast<std::size_t>(keys.table.integer(
+      {"bins", "Number of bins; a value takes 2 bits for up to 4, 4 bits up to 16, 8 bits up to 256."}, 2, 256, 4));
   const double range_std = read_range(keys);
   keys.by_tensors(!keys.context.time_only);
   keys.pattern();
   keys.residual(true);
-  own.means_of = [=, bins = own.bins, is_mirrored = keys.options.of_averages()](std::span<const float> values,
-                                                                                std::uint8_t* levels) {
-    return means_of_bins(values, bins, 2 * range_std, is_mirrored, levels);
+  const auto means_of = [=, is_mirrored = keys.options.of_averages()](std::span<const float> values,
+                                                                      std::uint8_t* codes) {
+    return means_of_bins(values, bins, 2 * range_std, is_mirrored, codes);
   };
-  keys.options.make = maker_of<Bins>(own);
+  keys.options.make = maker_of<Codes>(codes_of_bins(bins, means_of));
 }
 
 void read_fp4(CompressionKeys& keys) {
-  BucketOptions own{.bucket = read_bucket(keys, "Number of values that share a scale."), .stream = 2};
+  CodeOptions own{.bucket = read_bucket(keys, "Number of values that share a scale."), .stream = 2};
   own.draws = keys.table.choice({"rounding", "Rounding to the nearest, or up or down at random without bias."},
                                 {{"nearest", false}, {"random", true}}, false);
   own.encode = encode_floats;
-  own.add = [](const std::uint8_t* codes, float scale, std::span<float> sum) {
-    add_floats(codes, scale, sum.size(), sum.data());
+  own.add = [](const std::uint8_t* codes, const float* scale, std::span<float> sum) {
+    add_floats(codes, *scale, sum.size(), sum.data());
   };
   keys.pattern();
   keys.residual(false);
-  keys.options.make = maker_of<Buckets>(own);
+  keys.options.make = maker_of<Codes>(own);
 }
 
 }  // namespace syncopate
