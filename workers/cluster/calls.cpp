@@ -5,33 +5,19 @@
 namespace syncopate {
 
 Bytes payload_of(const Collective& collective, const Training& training, int members) {
-  const auto numbers = static_cast<Bytes::Rep>(collective.numbers.size());
-  const Bytes parameters = training.parameter_bytes();
-  switch (collective.kind) {
-    case Collective::Kind::all_reduce:
-    case Collective::Kind::first_part:
-    case Collective::Kind::partial_all_reduce:
-      return collective.slice.bytes_of(parameters) + Bytes{4 * numbers};
-    case Collective::Kind::average: {  // values other than parameters go with slice 0
-      const Bytes all{static_cast<Bytes::Rep>(4 * training.averaged_size(collective.policy))};
-      return collective.slice.bytes_of(parameters) + (collective.slice.index == 0 ? all - parameters : Bytes{});
-    }
-    case Collective::Kind::sum_packets:
-    case Collective::Kind::sum_first_packets:
-    case Collective::Kind::sum_differences:
-    case Collective::Kind::broadcast_packet:
-    case Collective::Kind::exchange_chunks:
-      return collective.packet.size + Bytes{4 * numbers};
-    case Collective::Kind::gather_packets:
-    case Collective::Kind::gather_differences:
-      if (collective.all_packets > Bytes{}) return collective.all_packets + Bytes{4 * members * numbers};
-      return Bytes{members * (collective.packet.size.value() + 4 * numbers)};
-    case Collective::Kind::all_gather:
-      return Bytes{8 * numbers};
-    case Collective::Kind::barrier:
-      break;
+  using Kind = Collective::Kind;
+  const Bytes numbers{4 * static_cast<Bytes::Rep>(collective.numbers.size())};
+  if (collective.kind == Kind::barrier) return {};
+  if (collective.kind == Kind::all_gather) return numbers + numbers;  // in double precision
+  if (collective.gathers_packets()) {
+    if (collective.all_packets > Bytes{}) return collective.all_packets + Bytes{members * numbers.value()};
+    return Bytes{members * (collective.packet.size + numbers).value()};
   }
-  return {};
+  if (collective.is_exchange()) return collective.packet.size + numbers;
+  const Bytes parameters = training.parameter_bytes(), of_slice = collective.slice.bytes_of(parameters);
+  if (collective.kind != Kind::average) return of_slice + numbers;
+  const Bytes all{static_cast<Bytes::Rep>(4 * training.averaged_size(collective.policy))};
+  return collective.slice.index == 0 ? of_slice + (all - parameters) : of_slice;  // slice 0 has all other values, too
 }
 
 std::string describe(const Collective::Terms& terms) {

@@ -89,7 +89,7 @@ using SharedPackets = std::shared_ptr<const std::vector<Packet>>;
 struct Collective {
   enum class Kind : std::int32_t {
     all_reduce,
-    first_part,  // a sum of the first part of a step's gradients; the step's all_reduce sums the rest, and books both
+    first_part,  // an early sum of some of a step's gradients; the step's all_reduce sums the rest, and books both
     // Does not wait for all workers. A worker enters the round after the last one whose result it has received, and
     // takes part in one round at a time. If that round has not taken place yet, it includes the worker's gradient, and
     // its sum is returned. Otherwise the gradient is late (LateGradient), and the sums of all missed rounds are
@@ -133,12 +133,6 @@ struct Collective {
             .gradient = std::move(gradient),
             .numbers = {numbers.begin(), numbers.end()},
             .slice = slice};
-  }
-  // Sums the gradients of a step's first part, before its all_reduce: for steps that need an early estimate.
-  static Collective first_part(Gradient gradient, std::span<const double> numbers = {}) {
-    Collective sum = all_reduce(std::move(gradient), numbers);
-    sum.kind = Kind::first_part;
-    return sum;
   }
   static Collective partial_all_reduce(Gradient gradient, const Activation& activation, LateGradient late) {
     return {.kind = Kind::partial_all_reduce, .gradient = std::move(gradient), .activation = activation, .late = late};

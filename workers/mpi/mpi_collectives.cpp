@@ -244,37 +244,24 @@ class MpiReduction {
       if (gathers()) return begin_gathering();
       return add(values_.span());
     }
-    switch (what_.kind) {
-      case Kind::all_reduce:
-      case Kind::first_part:
-        if (agreed_.wide) return widen();
-        values_ = FlatVector(training_.gradient_size());
-        training_.write_values(what_.gradient, values_.data());
-        return add_slice();
-      case Kind::average:
-        values_ = FlatVector(training_.averaged_size(what_.policy));
-        training_.write_averaged(what_.model, what_.policy, values_.data());
-        add_slice();
-        if (agreed_.share) scale(*agreed_.share);
-        return;
-      case Kind::sum_packets:
-      case Kind::sum_first_packets:
-      case Kind::gather_packets:
-      case Kind::exchange_chunks:
-      case Kind::sum_differences:
-      case Kind::gather_differences:
-        training_.executor().wait(what_.packet.words->producer);
-        values_ = copy_of(what_.packet.words->value);  // a copy, because this rank's worker may still read the packet
-        return gathers() ? begin_gathering() : add(values_.span());
-      case Kind::broadcast_packet:
-        if (is_root_) training_.executor().wait(what_.packet.words->producer);
-        values_ = is_root_ ? copy_of(what_.packet.words->value) : zeros_of(what_.packet.size);
-        return add(values_.span());
-      case Kind::partial_all_reduce:  // sent as frames
-      case Kind::all_gather:
-      case Kind::barrier:
-        return;
+    if (what_.is_exchange()) {
+      const bool has_packet = !broadcasts() || is_root_;
+      if (has_packet) training_.executor().wait(what_.packet.words->producer);
+      // A copy, because this rank's worker may still read the packet.
+      values_ = has_packet ? copy_of(what_.packet.words->value) : zeros_of(what_.packet.size);
+      return gathers() ? begin_gathering() : add(values_.span());
     }
+    if (what_.kind == Kind::average) {
+      values_ = FlatVector(training_.averaged_size(what_.policy));
+      training_.write_averaged(what_.model, what_.policy, values_.data());
+      add_slice();
+      if (agreed_.share) scale(*agreed_.share);
+      return;
+    }
+    if (agreed_.wide) return widen();
+    values_ = FlatVector(training_.gradient_size());
+    training_.write_values(what_.gradient, values_.data());
+    add_slice();
   }
 
   // This rank's micro-batches, if a caller needs to know them. With slices, only the first slice reports them.

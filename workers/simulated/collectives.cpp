@@ -116,39 +116,22 @@ void PendingCollectives::join(PendingCollective& collective, const CollectiveGro
     sum.numbers.resize(count * (what.kind == Kind::all_gather ? members : 1));
   }
   check_alike(collective, rank, what);
-  switch (what.kind) {
-    case Kind::all_reduce:
-    case Kind::first_part:
-      sum.gradient += std::move(what.gradient);
-      for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
-      break;
-    case Kind::all_gather:
-      std::ranges::copy(what.numbers, sum.numbers.begin() + static_cast<std::ptrdiff_t>(member * count));
-      break;
-    case Kind::average:
-      collective.states.resize(members);
-      collective.weights.resize(members);
-      collective.states[member] = std::move(what.model);
-      collective.weights[member] = what.weight;
-      break;
-    case Kind::sum_packets:
-    case Kind::gather_packets:
-    case Kind::sum_first_packets:
-    case Kind::broadcast_packet:
-    case Kind::exchange_chunks:
-    case Kind::sum_differences:
-    case Kind::gather_differences:
-      collective.brought.resize(members);
-      sum.gradient += std::move(what.gradient);
-      for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
-      sum.packet.size = what.packet.size;
-      if (sum.gathers_packets()) sum.all_packets += what.packet.size;
-      collective.brought[member] = std::move(what.packet);
-      break;
-    case Kind::partial_all_reduce:  // see PartialSums
-    case Kind::barrier:
-      break;
+  if (what.kind == Kind::all_gather) {
+    std::ranges::copy(what.numbers, sum.numbers.begin() + static_cast<std::ptrdiff_t>(member * count));
+  } else if (what.kind == Kind::average) {
+    collective.states.resize(members);
+    collective.weights.resize(members);
+    collective.states[member] = std::move(what.model);
+    collective.weights[member] = what.weight;
+  } else {
+    sum.gradient += std::move(what.gradient);
+    for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
   }
+  if (!what.is_exchange()) return;
+  collective.brought.resize(members);
+  sum.packet.size = what.packet.size;
+  if (sum.gathers_packets()) sum.all_packets += what.packet.size;
+  collective.brought[member] = std::move(what.packet);
 }
 
 void PendingCollectives::check_alike(const PendingCollective& collective, Rank rank, const Collective& what) const {
