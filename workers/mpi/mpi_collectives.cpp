@@ -136,21 +136,8 @@ FlatVector zeros_of(Bytes bytes) {
 // One rank's values in a collective: its contribution, in buffers that MPI reduces in place, and the result.
 class MpiReduction {
  public:
-  // `ranks` contains the members in the same order on all ranks, and is used only for their collectives. `number`
-  // counts these; several may be under way.
-  MpiReduction(Training& training, Collective&& what, const MpiAgreed& agreed, MPI_Comm ranks, std::int64_t number)
-      : training_(training), what_(std::move(what)), agreed_(agreed), ranks_(ranks), number_(number) {
-    size_ = ranks_of(ranks);
-    is_root_ = rank_in(ranks) == what_.root.value;
-    carried_ = carried();
-    numbers_ = what_.numbers;
-    if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
-    if (what_.kind != Kind::all_gather && what_.kind != Kind::barrier) write();
-    if ((what_.sums_gradients() || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
-  }
-
-  // Constructs a collective that had ended before the checkpoint. Its values come from the log (CheckpointLog) or from
-  // `serialise`.
+  // After construction call write(). If the collective had ended before the checkpoint, its values come instead from the
+  // log (CheckpointLog) or from `serialise`.
   MpiReduction(Training& training, Collective&& what, const MpiAgreed& agreed, const Members& members, Rank self)
       : training_(training),
         what_(std::move(what)),
@@ -158,10 +145,7 @@ class MpiReduction {
         size_(members.count),
         is_root_(static_cast<int>(members.place_of(self)) == what_.root.value),
         carried_(carried()) {
-    if (gathers() && !training_.time_only()) {
-      words_.assign(static_cast<std::size_t>(size_), 0);
-      begins_ = words_;
-    }
+    if (gathers()) words_ = begins_ = std::vector<int>(members.size());
   }
 
   ~MpiReduction() {
@@ -169,6 +153,19 @@ class MpiReduction {
   }
   MpiReduction(const MpiReduction&) = delete;
   MpiReduction& operator=(const MpiReduction&) = delete;
+
+  // Writes this rank's contribution. `ranks` contains the members in the same order on all ranks, and is used only for
+  // their collectives. `number` counts these; several may be under way.
+  void write(MPI_Comm ranks, std::int64_t number) {
+    ranks_ = ranks;
+    number_ = number;
+    numbers_ = what_.numbers;
+    if (what_.kind == Kind::all_gather)
+      numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
+    else
+      write_values();
+    if ((what_.sums_gradients() || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
+  }
 
   // Blocks until all values have arrived.
   void run() {
@@ -234,7 +231,7 @@ class MpiReduction {
  private:
   using Part = RingSums::Values;
 
-  void write() {
+  void write_values() {
     // It runs at times that no replay repeats, and the log does not need it.
     const CheckpointLog::Scope unnoted(nullptr);
     if (training_.time_only()) {
@@ -298,8 +295,8 @@ class MpiReduction {
       const std::size_t words = exchanges_chunks()
                                     ? values_.size() / static_cast<std::size_t>(size_)
                                     : static_cast<std::size_t>(agreed_.packets[rank].value()) / sizeof(float) + behind;
-      words_.push_back(mpi_count(words));
-      begins_.push_back(mpi_count(all));
+      words_[rank] = mpi_count(words);
+      begins_[rank] = mpi_count(all);
       all += words;
     }
     gathered_ = FlatVector(all);
@@ -397,8 +394,8 @@ class MpiReduction {
   MpiAgreed agreed_;
   MPI_Comm ranks_ = MPI_COMM_NULL;
   std::int64_t number_ = 0;
-  int size_ = 1;
-  bool is_root_ = false;
+  int size_;
+  bool is_root_;
   FlatVector values_;
   std::vector<MicroBatch> carried_;  // micro-batches in this rank's contribution, if a caller needs to know them
   FlatVector gathered_;              // packets or chunks of all ranks
@@ -416,26 +413,18 @@ class MpiReduction {
 StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place,
                                         bool blocks) {
   if (!state_.is_worker()) throw RunFailure("a server cannot take part in a collective");
-  if (what.is_exchange() && !state_.options.training.time_only()) state_.options.training.begin_held();
-  MpiCollectiveGroup& group = group_of(what);
-  MpiCollective& collective = group.open.emplace_back();
-  collective.number = group.started++;
+  StartedCollective started = started_before(std::move(what), contribution.step);
+  MpiCollectiveGroup& group = group_of(started);
+  MpiCollective& collective = group.open.back();
   if (!is_group(group)) state_.collectives_of_all = group.started;
-  collective.own = arrival_at(what, contribution, place);
+  collective.own = arrival_at(collective.what, contribution, place);
   collective.own.blocks = blocks;
-  collective.what = std::move(what);
   tell_others(group, collective);
   if (!blocks) {
     advance_all();
     state_.clock.book(Activity::communicate, {place.operation});
   }
-  return handle_of(group, collective, contribution.step);
-}
-
-StartedCollective MpiCollectives::handle_of(const MpiCollectiveGroup& group, const MpiCollective& collective,
-                                            Step step) const {
-  const std::optional<Members> members = is_group(group) ? std::optional(group.members) : std::nullopt;
-  return {collective.what.kind, members, collective.number, step};
+  return started;
 }
 
 void MpiCollectives::tell_others(const MpiCollectiveGroup& group, MpiCollective& collective) {
@@ -445,10 +434,9 @@ void MpiCollectives::tell_others(const MpiCollectiveGroup& group, MpiCollective&
     if (member != state_.self) collective.awaited.push_back(member);
 }
 
-MpiCollectiveGroup& MpiCollectives::group_of(const Collective& what) {
-  if (!what.group_size) return all_;
-  const Members members = members_of(what, state_.self, state_.options.workers);
-  return groups_.try_emplace(members, MpiCollectiveGroup{.members = members}).first->second;
+MpiCollectiveGroup& MpiCollectives::group_of(const StartedCollective& started) {
+  if (!started.group) return all_;
+  return groups_.try_emplace(*started.group, MpiCollectiveGroup{.members = *started.group}).first->second;
 }
 
 Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& contribution, const Place& place) {
@@ -549,7 +537,8 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
   const MPI_Comm ranks =
       is_group(group) ? state_.communicators.group(first.value, count) : state_.communicators.workers();
   collective.reduction =
-      std::make_shared<MpiReduction>(state_.options.training, std::move(what), agreed, ranks, collective.number);
+      std::make_shared<MpiReduction>(state_.options.training, std::move(what), agreed, group.members, state_.self);
+  collective.reduction->write(ranks, collective.number);
 }
 
 void MpiCollectives::end_collective(const MpiCollectiveGroup& group, MpiCollective& collective) {
@@ -568,7 +557,7 @@ void MpiCollectives::end_collective(const MpiCollectiveGroup& group, MpiCollecti
 }
 
 CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place& place) {
-  MpiCollectiveGroup& group = started.group ? groups_.at(*started.group) : all_;
+  MpiCollectiveGroup& group = group_of(started);
   const auto found = std::ranges::find(group.open, started.number, &MpiCollective::number);
   MpiCollective& collective = *found;
   state_.clock.enter();
@@ -599,9 +588,8 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
 }
 
 bool MpiCollectives::has_ended(const StartedCollective& started) {
-  const MpiCollectiveGroup& group = started.group ? groups_.at(*started.group) : all_;
   waiting_.progress();
-  return std::ranges::find(group.open, started.number, &MpiCollective::number)->has_ended;
+  return std::ranges::find(group_of(started).open, started.number, &MpiCollective::number)->has_ended;
 }
 
 // A worker may have entered this collective before it was lost, so its number of entered collectives is compared.
@@ -637,15 +625,16 @@ void MpiCollectives::drive(MpiCollectiveGroup& group) {
 
 StartedCollective MpiCollectives::started_before(Collective&& what, Step step) {
   if (what.is_exchange() && !state_.options.training.time_only()) state_.options.training.begin_held();
-  MpiCollectiveGroup& group = group_of(what);
-  MpiCollective& collective = group.open.emplace_back();
-  collective.number = group.started++;
-  collective.what = std::move(what);
-  return handle_of(group, collective, step);
+  StartedCollective started(what.kind, std::nullopt, 0, step);
+  if (what.group_size) started.group = members_of(what, state_.self, state_.options.workers);
+  MpiCollectiveGroup& group = group_of(started);
+  started.number = group.started++;
+  group.open.push_back({.number = started.number, .what = std::move(what)});
+  return started;
 }
 
 CollectiveResult MpiCollectives::finished_before(StartedCollective&& started, Finished outcome) {
-  MpiCollectiveGroup& group = started.group ? groups_.at(*started.group) : all_;
+  MpiCollectiveGroup& group = group_of(started);
   const auto found = std::ranges::find(group.open, started.number, &MpiCollective::number);
   if (found == group.open.end()) throw ReplayMismatch("it finishes a collective that it has not started");
   CollectiveResult result;

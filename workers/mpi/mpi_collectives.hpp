@@ -151,7 +151,7 @@ class MpiCollectives {
     void serialise(StateArchive& archive) { archive(agreed, numbers, agreement); }
   };
   const Finished& last_finished() const { return last_finished_; }
-  StartedCollective started_before(Collective&& what, Step step);
+  StartedCollective started_before(Collective&& what, Step step);  // for a replay; start() calls it, too
   CollectiveResult finished_before(StartedCollective&& started, Finished outcome);
 
   bool are_under_way() const {
@@ -180,13 +180,12 @@ class MpiCollectives {
 
  private:
   bool is_group(const MpiCollectiveGroup& group) const { return &group != &all_; }
-  MpiCollectiveGroup& group_of(const Collective& what);
+  MpiCollectiveGroup& group_of(const StartedCollective& started);
   template <typename Is>
   bool any_is(const Is& is) const {
     return std::ranges::any_of(all_.open, is) ||
            std::ranges::any_of(groups_, [&](const auto& group) { return std::ranges::any_of(group.second.open, is); });
   }
-  StartedCollective handle_of(const MpiCollectiveGroup& group, const MpiCollective& collective, Step step) const;
   Arrival arrival_at(const Collective& what, const Contribution& contribution, const Place& place);
   void advance(MpiCollectiveGroup& group);
   void drive(MpiCollectiveGroup& group);
