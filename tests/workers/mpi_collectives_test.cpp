@@ -65,8 +65,8 @@ TEST(PartialRounds, ARoundTakesPlaceOnceTheQuorumIsThere) {
   const PartialRound round = coordinator.take();
   EXPECT_EQ(values_of(round), (std::vector<float>{11, 11, 11}));
   EXPECT_EQ(std::vector(round.arrived.begin(), round.arrived.end()), (std::vector<char>{0, 1, 0, 1}));
-  EXPECT_EQ(round.contributors, 2);
-  EXPECT_EQ(round.micro_batches, 2);
+  EXPECT_EQ(round.outcome.contributors, 2);
+  EXPECT_EQ(round.outcome.micro_batches, 2);
   EXPECT_EQ(round.row.kept, 2);
   EXPECT_EQ(round.row.dropped, 2);
   EXPECT_FALSE(coordinator.rounds.takes_place());  // the next round begins empty
@@ -114,9 +114,9 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   coordinator.arrive(1, 1, 40, second);
   const PartialRound round = coordinator.take();
   EXPECT_EQ(values_of(round), std::vector<float>(3, 1000 + 70 + 100));
-  EXPECT_EQ(round.contributors, 3);
+  EXPECT_EQ(round.outcome.contributors, 3);
   EXPECT_EQ(std::vector(round.arrived.begin(), round.arrived.end()), (std::vector<char>{1, 1, 0}));
-  EXPECT_EQ(round.micro_batches, 5);
+  EXPECT_EQ(round.outcome.micro_batches, 5);
   EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept, 3);
   EXPECT_EQ(dropped_of(coordinator, 1), 3);
   EXPECT_EQ(lost_time_of(coordinator, 1), Duration{0});
@@ -128,13 +128,13 @@ TEST(PartialRounds, WorkersThatHaveLeftAreNotWaitedFor) {
   coordinator.rounds.leave(Rank{2});
   EXPECT_FALSE(coordinator.rounds.takes_place());
   coordinator.arrive(1, 0, 1, {.quorum = 3});
-  EXPECT_EQ(coordinator.take().contributors, 2);
+  EXPECT_EQ(coordinator.take().outcome.contributors, 2);
 
   const Activation by_rank{.rank = Rank{1}};
   coordinator.arrive(0, 1, 1, by_rank);
   EXPECT_FALSE(coordinator.rounds.takes_place());
   coordinator.rounds.leave(Rank{1});
-  EXPECT_EQ(coordinator.take().contributors, 1);
+  EXPECT_EQ(coordinator.take().outcome.contributors, 1);
 }
 
 TEST(PartialRounds, ADeadlockNamesWhoIsLost) {
@@ -167,7 +167,7 @@ TEST(PartialRounds, OneWideGradientMakesTheSumWide) {
   arrive(1, {0x1p40f, 2, 0.5f, 0, 7}, true);
   arrive(2, {0.25f, -0x1p40f, 7}, false);
   const PartialRound round = rounds.take();
-  EXPECT_TRUE(round.wide);
+  EXPECT_TRUE(round.outcome.wide);
   EXPECT_EQ(values_of(round), (std::vector<float>{0x1p40f, -0x1p40f, 1.0f, 3.0f, 21}));
 }
 

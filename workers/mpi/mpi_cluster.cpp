@@ -242,10 +242,10 @@ struct MpiRun {
   }
 
   CollectiveResult finish(StartedCollective&& started, Place place, bool blocks) {
-    using PartialOutcome = std::vector<MpiPartialSums::PartialOutcome>;
+    using Outcomes = std::vector<PartialOutcome>;
     const bool is_partial = started.kind == Collective::Kind::partial_all_reduce;
     if (replay_log.replays(Call::finish)) {
-      if (is_partial) return partial_sums.finished_before(replay_log.next_answer<PartialOutcome>(Call::finish));
+      if (is_partial) return partial_sums.finished_before(replay_log.next_answer<Outcomes>(Call::finish));
       return collectives.finished_before(std::move(started),
                                          replay_log.next_answer<MpiCollectives::Finished>(Call::finish));
     }

@@ -161,18 +161,15 @@ void MpiPartialSums::conclude(PartialRound round) {
   state_.options.training.report_kept(round.carried);  // workers in time descend along the sum
   state_.sent_bytes += all_reduce_bytes(state_.options.workers, state_.options.training.parameter_bytes());
   state_.kept_in_partial_sums += round.row.kept;
-  const AgreedProgress agreement{.time = state_.now(),
-                                 .micro_batches = state_.kept_in_collectives + state_.kept_in_partial_sums,
-                                 .bytes = state_.bytes_sent()};
+  AgreedProgress& agreement = round.outcome.agreement;
+  agreement = {.time = state_.now(),
+               .micro_batches = state_.kept_in_collectives + state_.kept_in_partial_sums,
+               .bytes = state_.bytes_sent()};
   state_.rows.close(round.row, state_.now(), agreement.bytes);
   arrived_.begin_next(agreement.time);
-  RoundResult result{.outcome = {.micro_batches = round.micro_batches,
-                                 .contributors = round.contributors,
-                                 .arrived = count(round.arrived),
-                                 .wide = round.wide,
-                                 .agreement = agreement}};
+  RoundResult result{.outcome = round.outcome};
   std::shared_ptr<const FlatVector> body;
-  if (round.micro_batches > 0)
+  if (round.outcome.micro_batches > 0)
     body = std::make_shared<const FlatVector>(
         state_.options.training.time_only() ? zeros_of(state_.options.training.parameter_bytes()) : copy_of(round.sum));
   for (const Rank worker : state_.workers()) {
@@ -243,11 +240,12 @@ PartialRound PartialRounds::take() {
   PartialRound round;
   ++open_;
   round.arrived = arrived_;
+  round.outcome.arrived = count(arrived_);
   for (auto& [rank, part] : std::exchange(parts_, {})) {
-    add_values_to(round.sum, round.wide, std::move(part.values), part.wide);
-    round.micro_batches += part.micro_batches;
+    add_values_to(round.sum, round.outcome.wide, std::move(part.values), part.wide);
+    round.outcome.micro_batches += part.micro_batches;
     round.carried.insert(round.carried.end(), part.carried.begin(), part.carried.end());
-    ++round.contributors;
+    ++round.outcome.contributors;
     book(rank, {.kept = part.kept, .planned = part.planned});
   }
   row_.add({.step = Step{open_}, .period = 1});

@@ -27,14 +27,21 @@ struct PartialArrival {
   bool wide = false;
 };
 
+// A round's result without the sum's values. A replay gives the program the same result.
+struct PartialOutcome {
+  std::int64_t micro_batches = 0;  // number in the sum
+  std::int32_t contributors = 0;   // number of workers in time, and of workers whose late gradient is in the sum
+  std::int32_t arrived = 0;        // number of workers in time
+  bool wide = false;
+  AgreedProgress agreement{};
+};
+
 // A round that has taken place.
 struct PartialRound {
-  FlatVector sum;  // added up in the order of ranks; empty if no worker sent values
-  bool wide = false;
-  std::int64_t micro_batches = 0;   // number in the sum
+  FlatVector sum;                   // added up in the order of ranks; empty if no worker sent values
+  PartialOutcome outcome;           // the coordinator sets the agreement
   std::vector<MicroBatch> carried;  // micro-batches in the sum, as far as they are known
   ByRank<char> arrived;             // by worker: 1 if the worker arrived in time
-  int contributors = 0;             // number of workers in time, and of workers whose late gradient is in the sum
   StepRow row;
 };
 
@@ -111,14 +118,6 @@ class MpiPartialSums {
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place, bool blocks);
   CollectiveResult finish(const Place& place, bool blocks);
 
-  // The result that a program received of a partial all-reduce. A replay computes the same result from it.
-  struct PartialOutcome {
-    std::int64_t micro_batches = 0;
-    std::int32_t contributors = 0;
-    std::int32_t arrived = 0;
-    bool wide = false;
-    AgreedProgress agreement;
-  };
   const std::vector<PartialOutcome>& last_outcome() const { return last_outcome_; }
   CollectiveResult finished_before(const std::vector<PartialOutcome>& outcome) const;
 
