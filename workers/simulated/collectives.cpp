@@ -33,9 +33,9 @@ AgreedProgress PendingCollectives::all_reduce_sum(Rank rank, Gradient& gradient,
   book_arrival(all_, collective, rank, part);
   wait_for_end(rank, collective, place);
   pauses_.end(rank);
-  gradient = sum.gradient;
-  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = (*collective.numbers)[i];
-  const AgreedProgress agreed = collective.agreed;
+  gradient = collective.result.gradient;
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = (*collective.result.numbers)[i];
+  const AgreedProgress agreed = collective.result.agreement;
   take_leave(all_, collective);
   return agreed;
 }
@@ -171,24 +171,25 @@ void PendingCollectives::end_collective(CollectiveGroup& group) {
   collective.end = group.free_at = state_.now();
   group.under_way = false;
   Collective& what = collective.what;
+  CollectiveResult& result = collective.result;
   if (what.known.micro_batches() > 0) what.gradient += what.known;
-  what.gradient = state_.options.training.share(what.gradient);
-  what.gradient.mark_reduced();
-  if (!what.numbers.empty()) collective.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
+  result.gradient = state_.options.training.share(std::exchange(what.gradient, {}));
+  result.gradient.mark_reduced();
+  if (!what.numbers.empty()) result.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
   if (what.kind == Kind::average) collective.states = mean_of(collective, group.members.first);
-  if (what.is_exchange()) collective.packets = exchanged(collective);
+  if (what.is_exchange()) result.packets = exchanged(collective);
   if (&group == &all_) {
     state_.kept += collective.row.kept;
     met_at_ = state_.now();
     last_arrival_ = collective.last_arrival;
-    collective.agreed = {.time = state_.now(), .micro_batches = state_.kept, .bytes = state_.bytes};
+    result.agreement = {.time = state_.now(), .micro_batches = state_.kept, .bytes = state_.bytes};
     const Time row_begin = state_.rows.begin();
     if (StepRows::is_row(what.kind, collective.row))  // without a record there are no arrivals
       for (const auto& [worker, at] : collective.arrivals)
         recorded_->push_back({row_begin, collective.row.step, worker, at - row_begin});
     state_.rows.close(collective.what.kind, collective.row, state_.now(), state_.bytes);
   } else {
-    collective.agreed = {.time = state_.now()};
+    result.agreement = {.time = state_.now()};
   }
   begin_next(group);
   const std::uint16_t id = collective.id;  // resuming the last member may release the collective
@@ -243,14 +244,10 @@ CollectiveResult PendingCollectives::finish(Rank rank, StartedCollective&& start
   wait_for_end(rank, collective, place);
   --state_[rank].collectives_under_way;
   if (!started.group) pauses_.end(rank);
-  const Collective& what = collective.what;
-  CollectiveResult result{.gradient = what.gradient,
-                          .numbers = collective.numbers,
-                          .packets = collective.packets,
-                          .agreement = collective.agreed};
+  CollectiveResult result = collective.result;
   const std::size_t member = group.members.place_of(rank);
-  if (what.kind == Kind::exchange_chunks) result.chunk = static_cast<int>(member);
-  if (what.kind == Kind::average) result.model = std::move(collective.states[member]);
+  if (started.kind == Kind::exchange_chunks) result.chunk = static_cast<int>(member);
+  if (started.kind == Kind::average) result.model = std::move(collective.states[member]);
   take_leave(group, collective);
   return result;
 }
@@ -290,8 +287,7 @@ inline void PendingCollectives::take_leave(const CollectiveGroup& group, Pending
 void PendingCollectives::release(PendingCollective& collective) {
   collective.what = {};
   collective.states.clear();
-  collective.numbers = nullptr;
-  collective.packets = nullptr;
+  collective.result = {};
 }
 
 void PendingCollectives::fail_if_awaited(CollectiveGroup& group, Rank left) {

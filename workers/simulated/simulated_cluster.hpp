@@ -22,7 +22,7 @@ namespace syncopate {
 // A collective, from its first arrival until all members have its result. Sums are added up as members arrive.
 struct PendingCollective {
   std::uint16_t id = 0;  // nonzero; a waiting worker holds the id of the collective whose end it awaits
-  Collective what;       // the first member's description, later the result
+  Collective what;       // the first member's description, and the sums so far
   Place place;
   int arrived = 0;
   int finished = 0;
@@ -33,11 +33,9 @@ struct PendingCollective {
   std::vector<std::pair<Rank, Time>> arrivals;  // empty if arrivals are not recorded
   std::vector<ModelStatePtr> states;  // by index among the members: first their contributions, later the results
   std::vector<double> weights;        // by index among the members
-  SharedNumbers numbers;
-  std::vector<Packet> brought;  // packets of an exchange, by index among the members
-  SharedPackets packets;
-  BucketArrivals buckets;  // for exchanges that overlap the backward pass
-  AgreedProgress agreed;
+  std::vector<Packet> brought;        // packets of an exchange, by index among the members
+  BucketArrivals buckets;             // for exchanges that overlap the backward pass
+  CollectiveResult result;            // once it has ended, without the parts that differ among members
 };
 
 // Workers of consecutive ranks that take part in collectives together: all workers, or a group.
