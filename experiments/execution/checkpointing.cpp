@@ -474,7 +474,8 @@ std::optional<std::int64_t> MpiRunCheckpoints::due() {
   return ++number_;
 }
 
-CheckpointStore::Written MpiRunCheckpoints::write(std::int64_t number, const std::function<void(ByteSink&)>& contents) {
+std::optional<std::uint64_t> MpiRunCheckpoints::write(std::int64_t number,
+                                                      const std::function<void(ByteSink&)>& contents) {
   try {
     wait_for_disk();
     // If this rank does not find the file that names the parts, because the directory is not shared, it removes old
@@ -485,13 +486,13 @@ CheckpointStore::Written MpiRunCheckpoints::write(std::int64_t number, const std
     writer->finish();
     const std::uint64_t digest = writer->digest();
     on_its_way_ = std::async(std::launch::async, [writer = std::move(writer)] { writer->publish(); });
-    return {.digest = digest};
+    return digest;
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
     report_failure(fmt::format("no new one was written, and the run continues: rank {}: {}", session_.rank(),
                                disk_problem(problem)));
-    return {.problem = disk_problem(problem)};
+    return std::nullopt;
   }
 }
 

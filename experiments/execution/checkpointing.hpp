@@ -130,7 +130,7 @@ class MpiRunCheckpoints : public CheckpointStore {
   double host_s_before() const { return host_s_before_; }
 
   std::optional<std::int64_t> due() override;
-  Written write(std::int64_t number, const std::function<void(ByteSink&)>& contents) override;
+  std::optional<std::uint64_t> write(std::int64_t number, const std::function<void(ByteSink&)>& contents) override;
   bool written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) override;
   bool resumes() const override { return resumes_; }
   ByteSource& part() override { return *reader_; }

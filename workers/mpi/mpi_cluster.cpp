@@ -312,9 +312,8 @@ struct MpiRun {
     });
     gather<std::int64_t>({0}, true);  // ranks with collectives left to finish may need this rank
 
-    const CheckpointStore::Written written =
-        state.options.store->write(number, [&](ByteSink& out) { write_checkpoint(out, at); });
-    const std::vector<std::uint64_t> own = {written.digest ? 1U : 0U, written.digest.value_or(0),
+    const auto digest = state.options.store->write(number, [&](ByteSink& out) { write_checkpoint(out, at); });
+    const std::vector<std::uint64_t> own = {digest ? 1U : 0U, digest.value_or(0),
                                             static_cast<std::uint64_t>(monotonic_ns() - begin_ns)};
     const std::vector<std::uint64_t> all = gather(own, false);
     std::uint64_t longest_ns = 0;

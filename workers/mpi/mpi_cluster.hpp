@@ -36,11 +36,8 @@ class CheckpointStore {
   // The number of the checkpoint to write now, if one is due. Only rank 0 calls it, repeatedly during the run.
   virtual std::optional<std::int64_t> due() = 0;
 
-  struct Written {
-    std::optional<std::uint64_t> digest{};  // the part's digest; empty: the part could not be written
-    std::string problem{};                  // why the part could not be written
-  };
-  virtual Written write(std::int64_t number, const std::function<void(ByteSink&)>& contents) = 0;
+  // Returns the part's digest; nullopt if the part could not be written.
+  virtual std::optional<std::uint64_t> write(std::int64_t number, const std::function<void(ByteSink&)>& contents) = 0;
   // Called on all ranks once every rank has written its part. `digests`: by rank. True: the run ends
   // (LeftAtCheckpoint).
   virtual bool written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) = 0;
@@ -121,8 +118,6 @@ class WallAccount {
 
   Book& book() { return book_; }
   Time booked() const { return book_.now(); }  // time until which everything is booked
-  void meet() { book_.meet(); }
-  Time met_at() const { return book_.met_at(); }
 
  private:
   std::int64_t start_ns_ = 0;

@@ -574,7 +574,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   if (collective.is_moving()) collective.reduction->begin_rest();
   waiting_.wait_for_values([&] { return collective.has_ended; });
   state_.clock.book(Activity::communicate, {place.operation});
-  state_.clock.meet();
+  state_.clock.book().meet();
   last_finished_ = {.agreed = {}, .numbers = {}, .agreement = collective.agreement};
   CollectiveResult result;
   if (collective.reduction) {

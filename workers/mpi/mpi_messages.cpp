@@ -264,7 +264,7 @@ ReceivedMessage MpiMessages::receive(std::optional<Rank> from, Time until, const
   state_.clock.book_until(Activity::communicate, std::min(head.last_taken, sent), {"receive"});
   state_.clock.book_until(Activity::wait, sent, {"receive"});
   state_.clock.book(Activity::communicate, {"receive"});
-  state_.clock.meet();
+  state_.clock.book().meet();
   const Rank sender = message->from;
   last_taken_[sender] = state_.now();
   state_.bytes_reported[sender] = head.bytes;

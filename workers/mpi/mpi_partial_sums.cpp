@@ -76,7 +76,7 @@ CollectiveResult MpiPartialSums::finish(const Place& place, bool blocks) {
   state_.clock.book(Activity::communicate, {place.operation});
   const bool in_time = results_.front().of.in_time;
   if (own.late == LateGradient::drop && !in_time) state_.clock.book().lose(own.compute_time);
-  if (!own.knows_it_is_late) state_.clock.meet();
+  if (!own.knows_it_is_late) state_.clock.book().meet();
   CollectiveResult result;
   last_outcome_.clear();
   for (std::size_t count = in_time ? 1 : results_.size(); count > 0; --count) {

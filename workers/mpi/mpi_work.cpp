@@ -148,7 +148,7 @@ void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartial
 Time agree_on_end(MpiRunState& state, MpiWaiting& waiting) {
   const std::int64_t own_end = since_start(state.program_end);
   std::vector<std::int64_t> most = {state.is_server() ? own_end : 0, state.is_worker() ? own_end : 0,
-                                    state.is_worker() ? since_start(state.clock.met_at()) : 0,
+                                    state.is_worker() ? since_start(state.clock.book().met_at()) : 0,
                                     state.has_partial_sums ? 1 : 0,
                                     static_cast<std::int64_t>(state.staleness_counts.size())};
   // Idle ranks wait in this collective for the whole run.
