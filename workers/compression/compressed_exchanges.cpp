@@ -21,7 +21,7 @@ FlatVector zeros(std::size_t size) {
   return values;
 }
 
-std::size_t words_of(const Exchange& exchange) { return static_cast<std::size_t>(exchange.packet.value()) / 4; }
+std::size_t words_of(Bytes packet) { return static_cast<std::size_t>(packet.value()) / 4; }
 
 std::vector<CellPtr> cells_of(const SharedPackets& packets) {
   std::vector<CellPtr> cells;
@@ -195,7 +195,7 @@ CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& com
   std::vector<CellPtr> read = cells_of(first);
   read.insert(read.end(), {statistics, owned});
   CellPtr packet = new_cell();
-  const auto reduce = [=, owned = owned, words = words_of(compressor->exchanges(step).back())] {
+  const auto reduce = [=, owned = owned, words = words_of(compressor->exchanges(step).back().packet)] {
     const std::span<float> residual = begin_with(owned, of_memory, compressor->owned(owner));
     FlatVector values = last_words(words, statistics, count);
     compressor->reduce(owner, step, words_of(first, static_cast<std::size_t>(chunk) * words), residual, values.data());
@@ -230,7 +230,7 @@ Collective CompressedAverage::exchange(Collective&& average) {
   what.packet.words = new_cell();
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_, round = rounds_,
                        part = sent_of(of.slice, training_.objective()), statistics = is_last ? buffers(of) : 0,
-                       words = words_of(exchange), out = what.packet.words] {
+                       words = words_of(exchange.packet), out = what.packet.words] {
     const bool is_first = residual->value.empty();
     if (is_first) residual->value = FlatVector(part.size);
     accumulate(values_of(mine) + part.begin, from ? values_of(from) + part.begin : nullptr,
@@ -340,8 +340,7 @@ void CompressedMessages::encode(OfSlice& own, const Message& message, Step numbe
   packet.parameters = new_cell();
   // add(p, statistics) adds the values to send to the residual, and writes statistics.
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
-                       size = static_cast<std::size_t>(packet.size.value()) / 4,
-                       out = packet.parameters](const auto& add) {
+                       size = words_of(packet.size), out = packet.parameters](const auto& add) {
     const std::span<float> p = begin_with(residual, compressor->options().of_residual(), sent.size);
     FlatVector words(size + sent.statistics);
     add(p, words.span().subspan(size));
@@ -464,7 +463,7 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
 
   if (sends) packet.words = new_cell();
   if (!is_last) statistics_ = new_cell();
-  const std::size_t words = words_of(exchange), parameters = training_.objective().parameters();
+  const std::size_t words = words_of(exchange.packet), parameters = training_.objective().parameters();
   const std::size_t buffers = training_.objective().buffers();
   const std::size_t of_compressor = compressor_->vectors() * parameters;
   const std::size_t remembered = of_compressor + options.vectors_of_estimate() * parameters;
@@ -499,25 +498,20 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
 
 CellPtr CompressedSum::between(const SharedPackets& first) const {
   if (training_.time_only()) return nullptr;
-  auto cell = new_cell();
-  const CellPtr sum = first->front().words;
-  const auto prepare = [compressor = compressor_, sum, cell] {
-    FlatVector values(sum->value.size());
-    std::ranges::copy(sum->value.span(), values.data());
+  const auto& [sum, size, carried] = first->front();
+  const auto prepare = [compressor = compressor_, sum = sum](std::span<float> values) {
+    std::copy_n(values_of(sum), values.size(), values.begin());
     compressor->prepare(values.data());
-    cell->value = std::move(values);
   };
-  training_.compute({.reads = {sum}, .writes = {cell}, .work = prepare}, ProcessSet::everywhere());
-  return cell;
+  return computed(training_, {sum}, words_of(size), prepare);
 }
 
 Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, const CellPtr& between) {
-  const Exchange exchange = exchanges(step).back();
-  Packet packet{.words = {}, .size = exchange.packet, .carried = std::move(carried)};
+  Packet packet{.words = {}, .size = exchanges(step).back().packet, .carried = std::move(carried)};
   if (training_.time_only()) return packet;
   packet.words = new_cell();
   const CellPtr statistics = std::exchange(statistics_, nullptr);
-  const auto encode = [=, compressor = compressor_, memory = memory_, words = words_of(exchange), out = packet.words,
+  const auto encode = [=, compressor = compressor_, memory = memory_, words = words_of(packet.size), out = packet.words,
                        of_compressor = compressor_->vectors() * training_.objective().parameters()] {
     const std::span<float> own = memory->value.span().first(of_compressor);
     const bool follows_values = compressor->options().follows_values;
@@ -555,28 +549,26 @@ CompressedSum::Summed CompressedSum::sum(const Exchanged& exchanged, int workers
   std::vector<CellPtr> read = cells_of(packets);
   const std::size_t parameters = training_.objective().parameters(), buffers = training_.objective().buffers();
   const CellPtr common = common_cell();
-  read.insert(read.end(), {between, moment_, common});
+  read.insert(read.end(), {between, moment_, common, estimates_});
+  const auto decode = [compressor = compressor_, common, all = exchanged, workers](std::span<float> values) {
+    const std::vector<const float*> words = words_of(all.packets);
+    compressor->decode(received_of(all, words, common, workers), values);
+  };
   CellPtr estimates;
   if (compressor_->options().estimates()) {
-    const auto add = [compressor = compressor_, common, all = exchanged, workers,
-                      before = estimates_](std::span<float> values) {
-      const std::vector<const float*> words = words_of(all.packets);
-      compressor->decode(received_of(all, words, common, workers), values);
+    const auto add = [decode, before = estimates_](std::span<float> values) {
+      decode(values);
       if (before) add_scaled(values.data(), 1.0f, values_of(before), values.size());
     };
-    std::vector<CellPtr> all_read = read;
-    all_read.push_back(estimates_);
-    estimates = computed(training_, std::move(all_read), parameters, add);
+    estimates = computed(training_, read, parameters, add);
     read.push_back(estimates);
   }
-  const auto fill = [compressor = compressor_, moment = moment_, common, all = exchanged, workers, parameters, buffers,
-                     estimates](float* out) {
+  const auto fill = [=, compressor = compressor_, moment = moment_, all = exchanged](float* out) {
     std::fill_n(out, parameters + buffers, 0.0f);
-    const std::vector<const float*> words = words_of(all.packets);
     if (estimates)
       std::copy_n(values_of(estimates), parameters, out);
     else
-      compressor->decode(received_of(all, words, common, workers), {out, parameters});
+      decode({out, parameters});
     if (compressor->options().of_moments())
       write_gradients_of_moments({out, parameters}, values_of(moment), compressor->options().beta1, workers,
                                  all.micro_batches);

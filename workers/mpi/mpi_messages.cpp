@@ -144,15 +144,7 @@ bool MpiTransport::is_arriving(Kind kind, std::optional<Rank> from) const {
 }
 
 void MpiTransport::serialise(StateArchive& archive) {
-  for (auto& inbox : inboxes_) {
-    std::uint64_t frames = inbox.size();
-    archive(frames);
-    if (archive.reads()) inbox.clear();
-    for (std::uint64_t i = 0; i < frames; ++i) {
-      Frame& frame = archive.reads() ? inbox.emplace_back().frame : inbox[i].frame;
-      archive(frame.from, frame.contents, frame.body);
-    }
-  }
+  for (auto& inbox : inboxes_) archive(inbox);
   for (auto& ranks : announced_) archive(ranks);
 }
 

@@ -138,6 +138,8 @@ class MpiTransport {
   struct Incoming {
     Frame frame;
     MPI_Request request = MPI_REQUEST_NULL;
+
+    void serialise(StateArchive& archive) { archive(frame.from, frame.contents, frame.body); }
   };
 
   template <typename T>
