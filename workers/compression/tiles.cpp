@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numbers>
 
 #include "workers/compression/kernels.hpp"
@@ -103,12 +104,12 @@ struct Tiled {
   std::size_t columns = 1;                          // the tensor's columns
   std::size_t kept = 0;                             // per tile
   std::size_t index_bits = 0;                       // 0: all values of a tile are kept
-  std::size_t words = 0;                            // size of the tensor's packet
   std::vector<float> rows{}, rows_back{};           // C_a and its transpose, empty without a transform
   std::vector<float> columns_by{}, columns_back{};  // C_b^T and C_b
 
   std::size_t size() const { return a * b; }
   std::size_t tiles() const { return part.size / size(); }
+  std::size_t values() const { return tiles() * kept; }  // number of values that are sent
   // The index in the tensor of the first value of a row of a tile.
   std::size_t begin(std::size_t tile, std::size_t row) const {
     const std::size_t across = columns / b;
@@ -124,10 +125,9 @@ Tiled cut(const Part& part, std::size_t side) {
   return tensor;
 }
 
-class TiledTopK : public Compressor {
+class TiledTopK : public PartByPart {
  public:
-  TiledTopK(const TileOptions& own, const CompressorInput& input) : Compressor(input), own_(own) {
-    std::size_t all = 0;
+  TiledTopK(const TileOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {
     for (const Part& part : input.parts) {
       Tiled tensor = cut(part, own.side);
       tensor.kept = std::min(own.kept, tensor.size());
@@ -136,68 +136,28 @@ class TiledTopK : public Compressor {
         tensor.rows = cosines(tensor.a), tensor.rows_back = transposed(tensor.rows, tensor.a);
         tensor.columns_back = cosines(tensor.b), tensor.columns_by = transposed(tensor.columns_back, tensor.b);
       }
-      const std::size_t values = tensor.tiles() * tensor.kept;
-      tensor.words = words_of_bits(values * tensor.index_bits) + value_words(values);
-      all += tensor.words;
-      published_ += published_words(tensor, values);
-      tensors_.push_back(std::move(tensor));
-    }
-    exchanges_ = {{Operation::all_gather, bytes_of_words(own.published_bytes ? std::max(all, published_) : all)}};
-  }
-
-  void encode(Rank, Step, const float*, std::span<float> p, float* packet) const override {
-    for (const Tiled& tensor : tensors_) {
-      encode_tensor(tensor, p.subspan(tensor.part.offset, tensor.part.size), packet);
-      packet += tensor.words;
+      if (own.published_bytes) published_ += published_words(tensor);
+      tensors_.emplace(part.offset, std::move(tensor));
     }
   }
 
-  void decode(const Received& received, std::span<float> sum) const override {
-    std::size_t begin = 0;
-    for (const Tiled& tensor : tensors_) {
-      decode_tensor(tensor, received, begin, sum.subspan(tensor.part.offset, tensor.part.size));
-      begin += tensor.words;
-    }
+  std::vector<Exchange> exchanges(Step step) const override {
+    std::vector<Exchange> exchanges = PartByPart::exchanges(step);
+    exchanges.front().packet = std::max(exchanges.front().packet, bytes_of_words(published_));
+    return exchanges;
   }
 
- private:
-  std::size_t value_words(std::size_t values) const {
-    return own_.two_bits ? bins_of_two_bits + words_of_bits(2 * values) : values;
-  }
-  std::size_t published_words(const Tiled& tensor, std::size_t values) const {
-    const auto index_bits = static_cast<std::size_t>(std::bit_width(tensor.size() - 1));
-    if (own_.two_bits) return words_of_bits(values * (index_bits + 8)) + bins_of_two_bits;
-    return 3 * values;
+ protected:
+  std::size_t words(const Part& part, Step) const override {
+    const Tiled& tensor = tensors_.at(part.offset);
+    const std::size_t values = tensor.values();
+    return words_of_bits(values * tensor.index_bits) +
+           (own_.two_bits ? bins_of_two_bits + words_of_bits(2 * values) : values);
   }
 
-  enum class Zeros { few, many };
-
-  // out = left x tile x right, for matrices (a, a) and (b, b). `zeros`: how many of the tile's values are zero.
-  static void multiply(const Tiled& tensor, const std::vector<float>& left, const float* tile,
-                       const std::vector<float>& right, float* out, Zeros zeros) {
-    std::vector<float> half(tensor.size());
-    if (zeros == Zeros::few) {
-      product(tile, right.data(), tensor.a, tensor.b, tensor.b, half.data());
-    } else {
-      for (std::size_t i = 0; i < tensor.a; ++i)
-        for (std::size_t k = 0; k < tensor.b; ++k)
-          if (const float value = tile[i * tensor.b + k]; value != 0)
-            add_scaled(half.data() + i * tensor.b, value, right.data() + k * tensor.b, tensor.b);
-    }
-    product(left.data(), half.data(), tensor.a, tensor.a, tensor.b, out);
-  }
-
-  // If few coefficients are kept, some values of a tile often cancel. The rounding error left there has no meaningful
-  // sign.
-  static void remove_noise(std::span<float> tile) {
-    float largest = 0;
-    for (const float value : tile) largest = std::max(largest, std::fabs(value));
-    for (float& value : tile)
-      if (std::fabs(value) < 1e-5f * largest) value = 0;
-  }
-
-  void encode_tensor(const Tiled& tensor, std::span<float> p, float* packet) const {
-    const std::size_t size = tensor.size(), all = tensor.tiles() * tensor.kept;
+  void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
+    const Tiled& tensor = tensors_.at(part.offset);
+    const std::size_t size = tensor.size(), all = tensor.values();
     std::vector<float> values;
     std::vector<std::uint32_t> places;
     std::vector<float> tile(size), turned(size);
@@ -233,30 +193,8 @@ class TiledTopK : public Compressor {
     }
   }
 
-  // The kept values of a tensor in one packet, and their indices in their tiles.
-  struct Kept {
-    std::vector<float> values;
-    std::vector<std::uint32_t> places;
-  };
-  Kept kept_of(const Tiled& tensor, const float* packet) const {
-    const std::size_t all = tensor.tiles() * tensor.kept;
-    Kept kept{std::vector<float>(all), std::vector<std::uint32_t>(all)};
-    if (tensor.index_bits > 0)
-      unpack_numbers<std::uint32_t>(packet, tensor.index_bits, kept.places);
-    else
-      for (std::size_t i = 0; i < all; ++i) kept.places[i] = static_cast<std::uint32_t>(i % tensor.kept);
-    packet += words_of_bits(all * tensor.index_bits);
-    if (!own_.two_bits) {
-      std::copy_n(packet, all, kept.values.data());
-      return kept;
-    }
-    std::vector<std::uint8_t> levels(all);
-    unpack_numbers<std::uint8_t>(packet + bins_of_two_bits, 2, levels);
-    for (std::size_t i = 0; i < all; ++i) kept.values[i] = packet[levels[i]];
-    return kept;
-  }
-
-  void decode_tensor(const Tiled& tensor, const Received& received, std::size_t begin, std::span<float> sum) const {
+  void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
+    const Tiled& tensor = tensors_.at(part.offset);
     const std::size_t size = tensor.size();
     std::vector<Kept> all;
     std::vector<double> norms;
@@ -298,9 +236,65 @@ class TiledTopK : public Compressor {
     if (own_.signs) write_signs(sum.data(), static_cast<float>(received.micro_batches), sum.size());
   }
 
+ private:
+  std::size_t published_words(const Tiled& tensor) const {
+    const auto index_bits = static_cast<std::size_t>(std::bit_width(tensor.size() - 1));
+    if (own_.two_bits) return words_of_bits(tensor.values() * (index_bits + 8)) + bins_of_two_bits;
+    return 3 * tensor.values();
+  }
+
+  enum class Zeros { few, many };
+
+  // out = left x tile x right, for matrices (a, a) and (b, b). `zeros`: how many of the tile's values are zero.
+  static void multiply(const Tiled& tensor, const std::vector<float>& left, const float* tile,
+                       const std::vector<float>& right, float* out, Zeros zeros) {
+    std::vector<float> half(tensor.size());
+    if (zeros == Zeros::few) {
+      product(tile, right.data(), tensor.a, tensor.b, tensor.b, half.data());
+    } else {
+      for (std::size_t i = 0; i < tensor.a; ++i)
+        for (std::size_t k = 0; k < tensor.b; ++k)
+          if (const float value = tile[i * tensor.b + k]; value != 0)
+            add_scaled(half.data() + i * tensor.b, value, right.data() + k * tensor.b, tensor.b);
+    }
+    product(left.data(), half.data(), tensor.a, tensor.a, tensor.b, out);
+  }
+
+  // If few coefficients are kept, some values of a tile often cancel. The rounding error left there has no meaningful
+  // sign.
+  static void remove_noise(std::span<float> tile) {
+    float largest = 0;
+    for (const float value : tile) largest = std::max(largest, std::fabs(value));
+    for (float& value : tile)
+      if (std::fabs(value) < 1e-5f * largest) value = 0;
+  }
+
+  // The kept values of a tensor in one packet, and their indices in their tiles.
+  struct Kept {
+    std::vector<float> values;
+    std::vector<std::uint32_t> places;
+  };
+  Kept kept_of(const Tiled& tensor, const float* packet) const {
+    const std::size_t all = tensor.values();
+    Kept kept{std::vector<float>(all), std::vector<std::uint32_t>(all)};
+    if (tensor.index_bits > 0)
+      unpack_numbers<std::uint32_t>(packet, tensor.index_bits, kept.places);
+    else
+      for (std::size_t i = 0; i < all; ++i) kept.places[i] = static_cast<std::uint32_t>(i % tensor.kept);
+    packet += words_of_bits(all * tensor.index_bits);
+    if (!own_.two_bits) {
+      std::copy_n(packet, all, kept.values.data());
+      return kept;
+    }
+    std::vector<std::uint8_t> levels(all);
+    unpack_numbers<std::uint8_t>(packet + bins_of_two_bits, 2, levels);
+    for (std::size_t i = 0; i < all; ++i) kept.values[i] = packet[levels[i]];
+    return kept;
+  }
+
   TileOptions own_;
-  std::vector<Tiled> tensors_;
-  std::size_t published_ = 0;
+  std::map<std::size_t, Tiled> tensors_;  // by offset
+  std::size_t published_ = 0;             // words of a packet of the authors' code; 0: packets are as long as needed
 };
 
 // Tiles that no tensor fills, or that are sent whole, would compress less than the file says. `is_written`: whether the
