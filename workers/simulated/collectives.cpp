@@ -157,10 +157,9 @@ void PendingCollectives::begin_next(CollectiveGroup& group) {
   group.under_way = true;
   const Time at = std::max(next->last_arrival, group.free_at);
   if (is_of_all || count > 1)
-    traffic_.begin_collective(at, call, Event::Kind::finish_collective, &group,
-                              overlaps(*next) ? &next->buckets : nullptr, group.free_at);
+    traffic_.begin_collective(at, call, &group, overlaps(*next) ? &next->buckets : nullptr, group.free_at);
   else  // a single member: no communication
-    state_.schedule_end(at, Event::Kind::finish_collective, &group);
+    state_.schedule(at, Event::Kind::finish_collective, &group);
 }
 
 void PendingCollectives::end_collective(CollectiveGroup& group) {
@@ -412,8 +411,8 @@ void PartialSums::begin_if_due() {
                             .members = state_.options.workers,
                             .payload = state_.options.training.parameter_bytes(),
                             .number = state_.collectives_begun++};
-  traffic_.begin_collective(state_.now(), call, Event::Kind::finish_partial, nullptr,
-                            state_.options.network.overlap() ? &open_.buckets : nullptr, open_.free_from);
+  traffic_.begin_collective(state_.now(), call, nullptr, state_.options.network.overlap() ? &open_.buckets : nullptr,
+                            open_.free_from);
 }
 
 void PartialSums::end_sum() {

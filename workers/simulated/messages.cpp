@@ -118,7 +118,7 @@ Traffic::Traffic(SimulationState& state)
   if (varies_) sent_.resize(static_cast<std::size_t>(state.size()));
 }
 
-void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group,
+void Traffic::begin_collective(Time at, const CollectiveCall& call, CollectiveGroup* group,
                                const BucketArrivals* buckets, Time free_from) {
   if (state_.options.only_servers_send_to_workers)
     throw std::logic_error("the method starts a collective, but its traits say that only its servers send to workers");
@@ -126,9 +126,10 @@ void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind 
   const bool overlaps = buckets && call.members > 1;
   const Duration length = overlaps ? buckets->end(network, call, free_from) - at : network.collective(call);
   state_.bytes += collective_bytes(call);
-  if (!has_links_ || call.members == 1) return state_.schedule_end(later(at, length), end, group);
-  crossings_[group] = {.call = call, .end = end, .length = length, .transit = {.progress = {.head = at, .tail = at}}};
-  state_.schedule_end(at, Event::Kind::enter_links, group);
+  if (!has_links_ || call.members == 1)
+    return state_.schedule(later(at, length), Event::Kind::finish_collective, group);
+  crossings_[group] = {.call = call, .length = length, .transit = {.progress = {.head = at, .tail = at}}};
+  state_.schedule(at, Event::Kind::enter_links, group);
 }
 
 void Traffic::enter_links(CollectiveGroup* group) {
@@ -144,9 +145,9 @@ void Traffic::enter_links(CollectiveGroup* group) {
     route.back().latency += std::max(crossing.length - length_of(route), -route.back().latency);
   }
   if (pass(crossing.transit, route, state_.now()))
-    state_.schedule_end(crossing.transit.progress.tail, crossing.end, group);
+    state_.schedule(crossing.transit.progress.tail, Event::Kind::finish_collective, group);
   else
-    state_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, group);
+    state_.schedule(crossing.transit.progress.head, Event::Kind::enter_links, group);
 }
 
 // Sends over a network with shared links or with costs that vary.

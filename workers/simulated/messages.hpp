@@ -21,11 +21,11 @@ class Traffic {
  public:
   explicit Traffic(SimulationState& state);
 
-  // Begins a collective at time `at` and schedules the event `end` at its end. A group has one collective at a time.
+  // Begins a collective at time `at` and schedules the event `finish_collective`. A group has one collective at a time.
   // Partial sums (`group` null) also come one at a time. `buckets`: the arrivals at an exchange that overlaps the
   // backward pass and begins at `free_from` or later; null: no overlap.
-  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group,
-                        const BucketArrivals* buckets, Time free_from);
+  void begin_collective(Time at, const CollectiveCall& call, CollectiveGroup* group, const BucketArrivals* buckets,
+                        Time free_from);
 
   // Schedules the event `deliver` at the message's arrival.
   void send(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
@@ -65,10 +65,9 @@ class Traffic {
   struct Ends {
     Rank from{}, to{};
   };
-  // A collective that crosses links, and the event at its end.
+  // A collective that crosses links.
   struct Crossing {
     CollectiveCall call;
-    Event::Kind end{};
     Duration length{};
     Transit transit{};
   };

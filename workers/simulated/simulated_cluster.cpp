@@ -301,11 +301,9 @@ void SimulatedCluster::handle(const Event& event) {
     case Event::Kind::deliver:
       return messages_.deliver(rank, event.delivery);
     case Event::Kind::finish_collective:
-      return collectives_.end_collective(*event.group);
+      return event.group ? collectives_.end_collective(*event.group) : partial_sums_.end_sum();
     case Event::Kind::arrive_partial:
       return state_.resume(rank);
-    case Event::Kind::finish_partial:
-      return partial_sums_.end_sum();
     case Event::Kind::enter_link:
       return traffic_.enter_link(rank, event.delivery);
     case Event::Kind::enter_links:

@@ -101,21 +101,12 @@ struct alignas(64) SimulatedParticipant {
 struct CollectiveGroup;
 
 struct Event {
-  enum class Kind {
-    resume,
-    deliver,
-    finish_collective,
-    arrive_partial,
-    finish_partial,
-    enter_link,
-    enter_links,
-    leave
-  };
+  enum class Kind { resume, deliver, finish_collective, arrive_partial, enter_link, enter_links, leave };
   Time at;
   std::uint64_t number;
   union {
     Delivery* delivery;      // owned by the pool
-    CollectiveGroup* group;  // the group whose collective ends
+    CollectiveGroup* group;  // of the collective; null: a partial sum
   };
   Rank rank{};
   Kind kind;
@@ -141,11 +132,10 @@ class SimulationState {
 
   // The time of the current event. Programs may have run ahead of it.
   Time now() const { return now_; }
-  std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery = nullptr) {
-    events_.push({at, next_event_, {delivery}, rank, kind});
-    return next_event_++;
+  void schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery = nullptr) {
+    events_.push({at, next_event_++, {delivery}, rank, kind});
   }
-  void schedule_end(Time at, Event::Kind kind, CollectiveGroup* group) {
+  void schedule(Time at, Event::Kind kind, CollectiveGroup* group) {
     events_.push({at, next_event_++, {.group = group}, Rank{}, kind});
   }
   bool has_events() const { return !events_.empty() || !timers_.empty(); }
