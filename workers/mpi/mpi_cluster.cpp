@@ -133,22 +133,22 @@ class MpiReplayLog final : public RunObserver {
 
   template <typename Answer, typename Ask>
   Answer answered(Call call, const Ask& ask) {
-    if (!is_kept()) return ask();
     if (replays(call)) return next_answer<Answer>(call);
     const Answer answer = ask();
     record(call, answer);
     return answer;
   }
 
-  // Begins a call that may wait, at which a rank may stop. Returns false if the run has resumed inside this call.
-  bool enter(Call call) {
-    if (!is_kept()) return true;
-    if (std::exchange(has_just_resumed_, false)) return !position_.is_inside;
-    position_ = {.call = call, .is_inside = false, .values = log_->last_number()};
-    return true;
+  // Begins a call that may wait, at which a rank may stop: calls `stop`, unless the run has resumed inside this call.
+  template <typename Stop>
+  void enter(Call call, const Stop& stop) {
+    if (!is_kept()) return;
+    if (!std::exchange(has_just_resumed_, false))
+      position_ = {.call = call, .is_inside = false, .values = log_->last_number()};
+    if (!position_.is_inside) stop();
+    position_.is_inside = true;
   }
 
-  void wait() { position_.is_inside = true; }
   const Position& position() const { return position_; }
 
   void write(ByteSink& out) {
@@ -220,10 +220,8 @@ struct MpiRun {
   MpiMicroBatches micro_batches;
 
   // Begins a call that may wait and whose answer is not in the log.
-  void enter(MpiReplayLog::Call call) {
-    if (!replay_log.is_kept()) return;
-    if (replay_log.enter(call)) stop_if_called();
-    replay_log.wait();
+  void enter(Call call) {
+    replay_log.enter(call, [this] { stop_if_called(); });
   }
 
   // Start and finish a collective of any kind. `blocks`: the worker does both in one call (Cluster::perform).

@@ -19,12 +19,6 @@ std::string describe(const Arrival& arrival) {
   return fmt::format("waits in {} at {}", describe(*arrival.terms), arrival.place);
 }
 
-void set_place(Arrival& arrival, const Place& place) {
-  const std::string_view path = place.at.file_name();
-  const std::string text = fmt::format("{}:{}", path.substr(path.rfind('/') + 1), place.at.line());
-  text.copy(arrival.place, sizeof(arrival.place) - 1);
-}
-
 Time last_arrival(const std::vector<Arrival>& arrivals) {
   return std::ranges::max_element(arrivals, {}, &Arrival::time)->time;
 }
@@ -452,7 +446,9 @@ Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& c
               .message_bytes = state_.sent_bytes,
               .partial_kept = state_.kept_in_partial_sums};
   own.part.compute_time = {};
-  set_place(own, place);
+  const std::string_view path = place.at.file_name();
+  const std::string text = fmt::format("{}:{}", path.substr(path.rfind('/') + 1), place.at.line());
+  text.copy(own.place, sizeof(own.place) - 1);
   return own;
 }
 
