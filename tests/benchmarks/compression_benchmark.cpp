@@ -71,7 +71,7 @@ void signs(benchmark::State& state) {
   std::vector<std::uint32_t> words(size / 32);
   for (auto _ : state) {
     const auto scale = static_cast<float>(sum_of_magnitudes(values.data(), size) / size);
-    pack_signs(values.data(), size, words.data());
+    pack_bits<Bit::is_minus>(values.data(), size, words.data());
     take_out_signs(values.data(), slowly * scale, size);
     benchmark::ClobberMemory();
   }

@@ -1,7 +1,6 @@
 #include "workers/compression/kernels.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -79,33 +78,6 @@ void add_four_to_four(float* __restrict p, float* __restrict q, float* __restric
     q[i] += (f[4] * u + f[5] * v) + (f[6] * w + f[7] * x);
     r[i] += (f[8] * u + f[9] * v) + (f[10] * w + f[11] * x);
     s[i] += (f[12] * u + f[13] * v) + (f[14] * w + f[15] * x);
-  }
-}
-
-enum class Bit { is_minus, is_below_zero };
-
-// Packs one bit per value, 32 per word, the first value in the lowest bit.
-template <Bit bit>
-void pack_bits(const float* values, std::size_t size, std::uint32_t* words) {
-  std::size_t at = 0;
-#if defined(__SSE2__)
-  for (; at + 32 <= size; at += 32) {
-    std::uint32_t word = 0;
-    for (std::size_t i = 0; i < 32; i += 4) {
-      __m128 four = _mm_loadu_ps(values + at + i);
-      if (bit == Bit::is_below_zero) four = _mm_cmplt_ps(four, _mm_setzero_ps());
-      word |= static_cast<std::uint32_t>(_mm_movemask_ps(four)) << i;
-    }
-    *words++ = word;
-  }
-#endif
-  for (; at < size; at += 32) {
-    std::uint32_t word = 0;
-    for (std::size_t i = 0; i < std::min<std::size_t>(32, size - at); ++i) {
-      const float value = values[at + i];
-      word |= std::uint32_t{bit == Bit::is_minus ? std::signbit(value) : value < 0} << i;
-    }
-    *words++ = word;
   }
 }
 
@@ -299,13 +271,31 @@ void orthogonalise(std::size_t n, std::size_t r, float* left) {
     for (std::size_t c = 0; c < r; ++c) left[i * r + c] = static_cast<float>(columns[c * n + i]);
 }
 
-void pack_signs(const float* values, std::size_t size, std::uint32_t* words) {
-  pack_bits<Bit::is_minus>(values, size, words);
+template <Bit bit>
+void pack_bits(const float* values, std::size_t size, std::uint32_t* words) {
+  std::size_t at = 0;
+#if defined(__SSE2__)
+  for (; at + 32 <= size; at += 32) {
+    std::uint32_t word = 0;
+    for (std::size_t i = 0; i < 32; i += 4) {
+      __m128 four = _mm_loadu_ps(values + at + i);
+      if (bit == Bit::is_below_zero) four = _mm_cmplt_ps(four, _mm_setzero_ps());
+      word |= static_cast<std::uint32_t>(_mm_movemask_ps(four)) << i;
+    }
+    *words++ = word;
+  }
+#endif
+  for (; at < size; at += 32) {
+    std::uint32_t word = 0;
+    for (std::size_t i = 0; i < std::min<std::size_t>(32, size - at); ++i) {
+      const float value = values[at + i];
+      word |= std::uint32_t{bit == Bit::is_minus ? std::signbit(value) : value < 0} << i;
+    }
+    *words++ = word;
+  }
 }
-
-void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words) {
-  pack_bits<Bit::is_below_zero>(values, size, words);
-}
+template void pack_bits<Bit::is_minus>(const float* values, std::size_t size, std::uint32_t* words);
+template void pack_bits<Bit::is_below_zero>(const float* values, std::size_t size, std::uint32_t* words);
 
 SYNCOPATE_VECTOR_CLONES
 void spread_bits(const std::uint32_t* __restrict words, std::size_t count, std::uint32_t* __restrict masks) {

@@ -68,11 +68,11 @@ void unpack_numbers(const float* packet, std::size_t bits, std::span<Number> num
 // Values are packed and unpacked in pieces of this size, which stay in the nearest cache.
 constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
 
-// Packs signs as bits, 32 per word, the first value in the lowest bit. A set bit means minus, so zero decodes as +1 and
-// negative zero as -1.
-void pack_signs(const float* values, std::size_t size, std::uint32_t* words);
-// Packs bits in this order that are set only for values below 0: not for negative zero, nor for NaN.
-void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words);
+// Packs one bit per value, 32 per word, the first value in the lowest bit. The bit is the value's sign bit (zero decodes
+// as +1, negative zero as -1), or says whether the value is below 0 (false for negative zero and NaN).
+enum class Bit { is_minus, is_below_zero };
+template <Bit bit>
+void pack_bits(const float* values, std::size_t size, std::uint32_t* words);
 // Expands whole words: each bit becomes a word of ones or zeros.
 void spread_bits(const std::uint32_t* words, std::size_t count, std::uint32_t* masks);
 // sum += scale where the bit is 0, and sum -= scale where it is 1.

@@ -49,7 +49,7 @@ class ScaledSign : public PartByPart {
     // Each piece stays in the nearest cache between the two calls.
     for (std::size_t at = 0; at < part.size; at += piece) {
       const std::size_t count = std::min(piece, part.size - at);
-      pack_signs(p.data() + at, count, words.data() + at / 32);
+      pack_bits<Bit::is_minus>(p.data() + at, count, words.data() + at / 32);
       take_out_signs(p.data() + at, scale, count);
     }
     *packet = scale;
@@ -91,16 +91,16 @@ class MajorityVote : public PartByPart {
     *packet = !std::isfinite(magnitude) ? std::numeric_limits<float>::quiet_NaN() : magnitude > 0 ? 1 : 0;
     std::vector<std::uint32_t> words(words_of_bits(p.size()));
     if (!zeros_abstain_) {
-      pack_signs(p.data(), p.size(), words.data());
+      pack_bits<Bit::is_minus>(p.data(), p.size(), words.data());
       append(words, packet + 1);
       return;
     }
-    pack_below_zero(p.data(), p.size(), words.data());
+    pack_bits<Bit::is_below_zero>(p.data(), p.size(), words.data());
     float* const second = append(words, packet + 1);
     *second = *packet;
     std::vector<float> negated(p.size());
     std::ranges::transform(p, negated.begin(), std::negate<>());
-    pack_below_zero(negated.data(), negated.size(), words.data());
+    pack_bits<Bit::is_below_zero>(negated.data(), negated.size(), words.data());
     for (std::uint32_t& word : words) word = ~word;
     append(words, second + 1);
   }
@@ -252,7 +252,7 @@ class OneBit : public PartByPart {
     else
       find_means(p.data(), part.size, columns, packet);
     std::vector<std::uint32_t> bits(words_of_bits(part.size));
-    pack_below_zero(p.data(), part.size, bits.data());
+    pack_bits<Bit::is_below_zero>(p.data(), part.size, bits.data());
     append(bits, packet + 2 * columns);
     add_table(packet, part.size, columns, -1, p.data());
     for (std::size_t i = 0; i < 2 * means.size(); ++i) packet[i] += means[i % means.size()];

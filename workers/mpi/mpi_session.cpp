@@ -230,8 +230,6 @@ std::string why_alone(const MpiSession& session) {
                        launched);
 }
 
-int ranks_needed(int workers, int servers) { return workers + servers; }
-
 std::string wrong_number_of_ranks(int found, int workers, int servers) {
   const int needed = ranks_needed(workers, servers);
   if (found == needed) return {};

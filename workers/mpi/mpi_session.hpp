@@ -199,7 +199,7 @@ std::string why_alone(const MpiSession& session);
 std::string too_many_ranks(int ranks_on_node, int cores_on_node);
 
 // Ranks an experiment needs: one per worker, and one per server of the method with the most servers.
-int ranks_needed(int workers, int servers);
+inline int ranks_needed(int workers, int servers) { return workers + servers; }
 
 // Returns an error text with the right command, for rank 0 to print (exit status 2); empty if `found` ranks are right.
 std::string wrong_number_of_ranks(int found, int workers, int servers);
