@@ -23,8 +23,9 @@ struct CompressionKeys {
 
   // Whether each tensor is compressed separately, instead of the whole model.
   bool by_tensors(bool usual = false);
-  // For kinds whose packets depend on tensors' shapes.
-  void need_tensors();
+  // For packets that depend on tensors' shapes. Reports a fault of `key`, which begins with `problem`, if the model is
+  // compressed in slices.
+  void need_tensors(const char* key, const char* problem);
   // Reads the number of phases, one or two.
   void pattern();
   void residual(bool usual = true);

@@ -195,22 +195,16 @@ void read_rejected(CompressionKeys& keys) {
 bool CompressionKeys::by_tensors(bool usual) {
   const bool by_tensors = table.choice({"scope", "The unit of compression: the whole model, or each tensor."},
                                        {{"model", false}, {"tensor", true}}, usual);
-  if (context.slices > 1 && by_tensors)
-    table.fault(
-        "scope",
-        fmt::format("must be \"model\": each of the {} slices of the model is compressed separately, and slices cut "
-                    "tensors",
-                    context.slices));
-  options.needs_tensors = options.needs_tensors || by_tensors;
+  if (by_tensors) need_tensors("scope", "must be \"model\":");
   return by_tensors;
 }
 
-void CompressionKeys::need_tensors() {
+void CompressionKeys::need_tensors(const char* key, const char* problem) {
   options.needs_tensors = true;
   if (context.slices > 1)
-    table.fault("name", fmt::format("needs whole tensors, but each of the {} slices of the model is compressed "
-                                    "separately, and slices cut tensors",
-                                    context.slices));
+    table.fault(key,
+                fmt::format("{} each of the {} slices of the model is compressed separately, and slices cut tensors",
+                            problem, context.slices));
 }
 
 void CompressionKeys::pattern() {

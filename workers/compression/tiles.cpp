@@ -330,7 +330,7 @@ void read_tile_sizes(CompressionKeys& keys, TileOptions& own) {
   own.published_bytes =
       keys.table.choice({"packing", "Size of packets: without unused bits, or as large as in the authors' code."},
                         {{"tight", false}, {"published", true}}, own.published_bytes);
-  keys.need_tensors();
+  keys.need_tensors("name", "needs whole tensors, but");
   keys.options.check = [own, is_written = keys.table.has("tile")](Settings& method, const std::vector<Part>& tensors) {
     check_tiles(method, own, is_written, tensors);
   };
