@@ -156,7 +156,6 @@ TEST(MpiDeadlock, ServersThatWaitForEachOtherAreFoundAfterTheWorkersEnd) {
 
 // The reports of two ranks in two consecutive rounds of deadlock detection.
 TEST(MpiDeadlock, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
-  using For = WaitReport::For;
   const std::vector<WaitReport> both_wait = {{.wait = 4, .frames_sent = 7, .frames_received = 5},
                                              {.wait = 9, .frames_sent = 5, .frames_received = 7}};
   EXPECT_TRUE(nobody_can_continue(both_wait, both_wait));
@@ -173,9 +172,9 @@ TEST(MpiDeadlock, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
   EXPECT_FALSE(nobody_can_continue(one_under_way, one_under_way));
 
   auto at_the_end = both_wait;
-  at_the_end[0].what = For::the_end;
+  at_the_end[0].at_the_end = true;
   EXPECT_TRUE(nobody_can_continue(at_the_end, at_the_end));
-  at_the_end[1].what = For::the_end;
+  at_the_end[1].at_the_end = true;
   EXPECT_FALSE(nobody_can_continue(at_the_end, at_the_end)) << "the run is over";
 }
 

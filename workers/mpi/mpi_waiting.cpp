@@ -66,7 +66,7 @@ void MpiWaiting::look_for_deadlock(const Awaited& awaited) {
   const bool is_over = rounds_.join({.wait = waits_,
                                      .frames_sent = total(transport.sent_to()),
                                      .frames_received = total(transport.received_from()),
-                                     .what = awaited.what});
+                                     .at_the_end = awaited.at_the_end});
   if (!is_over) return;
   const std::string from = awaited.from ? state_.name_of(*awaited.from) : "";
   const auto states = gather_texts(awaited.state ? awaited.state : what_it_waits_for(awaited.place, from),
@@ -85,10 +85,9 @@ std::string MpiWaiting::explain_deadlock(const std::vector<std::string>& states)
 
 // The end of the run is a collective, not a frame. If all ranks wait for it, it comes, even if no rank has noticed yet.
 bool nobody_can_continue(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after) {
-  const auto is_at_the_end = [](const WaitReport& report) { return report.what == WaitReport::For::the_end; };
   std::int64_t under_way = 0;
   for (const WaitReport& report : after) under_way += report.frames_sent - report.frames_received;
-  return before == after && under_way == 0 && !std::ranges::all_of(after, is_at_the_end);
+  return before == after && under_way == 0 && !std::ranges::all_of(after, &WaitReport::at_the_end);
 }
 
 }  // namespace syncopate

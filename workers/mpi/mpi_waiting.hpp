@@ -69,15 +69,10 @@ std::vector<std::string> gather_texts(const std::string& own, MPI_Comm ranks, bo
 
 // A rank's report of what it waits for.
 struct WaitReport {
-  enum class For : std::int32_t {
-    frames,   // frames, including announcements of other ranks
-    the_end,  // the end of the run, where all ranks meet
-  };
-
   std::int64_t wait = 0;  // number of this rank's waits so far
   std::int64_t frames_sent = 0;
   std::int64_t frames_received = 0;
-  For what = For::frames;
+  bool at_the_end = false;  // it waits for the end of the run, where all ranks meet; false: for frames
 
   bool operator==(const WaitReport&) const = default;
 };
@@ -131,7 +126,7 @@ struct Awaited {
   const Place* place = nullptr;  // call in the algorithm; null after the rank's program has ended
   std::optional<Rank> from{};    // set: the rank waits only for a message of this rank
   const char* state = nullptr;   // text that replaces the description of the wait
-  WaitReport::For what = WaitReport::For::frames;
+  bool at_the_end = false;       // WaitReport::at_the_end
 };
 
 class MpiWaiting {
@@ -188,8 +183,7 @@ class MpiWaiting {
   // Waits for the end of the run, a collective of all ranks.
   void wait_for_the_end(MPI_Request request, const char* state) {
     begin();
-    wait_politely_for(request, cores_suffice(),
-                      [&] { look_for_deadlock({.state = state, .what = WaitReport::For::the_end}); });
+    wait_politely_for(request, cores_suffice(), [&] { look_for_deadlock({.state = state, .at_the_end = true}); });
     rounds_.finish(state_.communicators.everyone(), cores_suffice());
   }
 
