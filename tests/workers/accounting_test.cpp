@@ -16,7 +16,7 @@ using testing::ElementsAre;
 Time at(std::int64_t ns) { return Time{Duration{ns}}; }
 
 void compute(SpanRecorder& recorder, Rank worker, std::int64_t end_ns, int step, int index) {
-  recorder.add(worker, Activity::compute, at(end_ns), micro_batch_name, step, index);
+  recorder.add(worker, Activity::compute, at(end_ns), {micro_batch_name, step, index});
 }
 
 // Each span as a string like "compute 0-10 micro-batch": activity, begin and end in nanoseconds, and name.
@@ -32,9 +32,9 @@ std::vector<std::string> lines(const std::vector<Span>& spans) {
 TEST(SpanRecorder, JoinsWhatIsOneAndLeavesOutWhatTakesNoTime) {
   SpanRecorder recorder(1, 0, {});
   compute(recorder, Rank{0}, 10, 0, 0);
-  recorder.add(Rank{0}, Activity::wait, at(10), "barrier");
-  recorder.add(Rank{0}, Activity::communicate, at(12), "barrier");
-  recorder.add(Rank{0}, Activity::communicate, at(15), "barrier");
+  recorder.add(Rank{0}, Activity::wait, at(10), {"barrier"});
+  recorder.add(Rank{0}, Activity::communicate, at(12), {"barrier"});
+  recorder.add(Rank{0}, Activity::communicate, at(15), {"barrier"});
   const Timeline timeline = recorder.finish(at(20));
   EXPECT_THAT(lines(timeline.tracks.at(0)),
               ElementsAre("compute 0-10 micro-batch", "communicate 10-15 barrier", "wait 15-20 end of the run"));
@@ -91,7 +91,7 @@ TEST(SpanRecorder, WhatIsCutOffCountsAsItWasAdded) {
   compute(recorder, Rank{0}, 10, 0, 0);
   compute(recorder, Rank{0}, 20, 0, 1);
   recorder.lose(Rank{0}, Duration{10});
-  recorder.add(Rank{0}, Activity::wait, at(25), "barrier");
+  recorder.add(Rank{0}, Activity::wait, at(25), {"barrier"});
   const auto removed = recorder.remove_beyond(Rank{0}, at(14));
   ASSERT_TRUE(removed);
   EXPECT_EQ(removed->account[Activity::compute], Duration{6});
@@ -122,7 +122,7 @@ TEST(SpanRecorder, ALimitMayCutWhatIsSentAfterSeveralSteps) {
   for (const bool is_kept : {true, false}) {
     SpanRecorder recorder(1, 1, {.spans = 10});  // five for the worker, five for the server
     const auto round = [&](std::int64_t begin_ns, int step) {
-      recorder.add(Rank{0}, Activity::communicate, at(begin_ns), "receive");
+      recorder.add(Rank{0}, Activity::communicate, at(begin_ns), {"receive"});
       compute(recorder, Rank{0}, begin_ns + 10, step, 0);
       compute(recorder, Rank{0}, begin_ns + 22, step + 1, 0);
     };
@@ -142,7 +142,7 @@ TEST(SpanRecorder, ALimitOfTimeLetsAStepEndAndThenCutsIt) {
   for (int i = 0; i < 4; ++i) compute(recorder, Rank{0}, 10 * (i + 1), 0, i);
   compute(recorder, Rank{0}, 50, 1, 0);
   recorder.keep(Rank{0}, Duration{40});  // the time of the whole gradient, although the limit cuts it
-  recorder.add(Rank{1}, Activity::wait, at(50), "receive");
+  recorder.add(Rank{1}, Activity::wait, at(50), {"receive"});
   const Timeline timeline = recorder.finish(at(60));
   EXPECT_TRUE(timeline.capped);
   EXPECT_EQ(timeline.until, at(15));

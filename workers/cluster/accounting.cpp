@@ -57,14 +57,14 @@ SpanRecorder::SpanRecorder(int workers, int servers, const Limits& limits)
   }
 }
 
-void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch) {
+void SpanRecorder::add(Rank rank, Activity activity, Time end, const SpanLabel& label) {
   Track& track = tracks_[rank];
   const Time begin = track.at;
   if (end <= begin) return;
   track.at = end;
-  const bool is_micro_batch = micro_batch >= 0;
-  const bool goes_on = is_micro_batch && step == track.step;
-  if (is_micro_batch) track.step = step;
+  const bool is_micro_batch = label.micro_batch >= 0;
+  const bool goes_on = is_micro_batch && label.step == track.step;
+  if (is_micro_batch) track.step = label.step;
   const bool is_full =
       static_cast<std::int64_t>(track.spans.size()) >= track.most_spans || begin.time_since_epoch() >= limits_.time;
   // A step is recorded completely or not at all, so that keep() and lose() find all micro-batches of its gradient.
@@ -79,7 +79,7 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   track.stopped_at = end;
   if (!is_micro_batch && !track.spans.empty()) {
     Span& last = track.spans.back();
-    if (last.activity == activity && last.what == std::string_view(what) && last.step == track.step &&
+    if (last.activity == activity && last.what == std::string_view(label.what) && last.step == track.step &&
         last.micro_batch < 0) {
       last.end = end;
       return;
@@ -87,7 +87,7 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   }
   const bool completed = is_micro_batch && activity == Activity::compute;
   if (completed) track.open.push_back(track.spans.size());
-  track.spans.push_back({activity, begin, end, what, track.step, micro_batch, completed});
+  track.spans.push_back({activity, begin, end, label.what, track.step, label.micro_batch, completed});
 }
 
 void SpanRecorder::add_use(Rank server, bool is_in, const LinkUse& transfer) {
@@ -224,7 +224,7 @@ Timeline SpanRecorder::finish(Time end) {
     // Micro-batches that no server has kept count as discarded.
     for (const std::size_t at : std::exchange(track.open, {}))
       if (servers_ > 0) track.spans[at].activity = Activity::discarded;
-    add(rank, Activity::wait, end, "end of the run");
+    add(rank, Activity::wait, end, {"end of the run"});
     track.stopped = false;
     remove_beyond(rank, timeline.until);
     timeline.tracks.push_back(std::move(track.spans));

@@ -92,9 +92,8 @@ class SpanRecorder {
 
   SpanRecorder(int workers, int servers, const Limits& limits);
 
-  // Adds a span from the end of the participant's last one to `end`, unless it is empty. `step`, `micro_batch`: see
-  // Span.
-  void add(Rank rank, Activity activity, Time end, const char* what, Step step = Step{-1}, int micro_batch = -1);
+  // Adds a span from the end of the participant's last one to `end`, unless it is empty.
+  void add(Rank rank, Activity activity, Time end, const SpanLabel& label);
 
   // Adds a transfer over a server's link. Transfers of one direction must be added in the order of their begins.
   void add_use(Rank server, bool is_in, const LinkUse& transfer);
@@ -235,7 +234,7 @@ class Book {
   // Books the time from now() to `end`; nothing if `end` has passed.
   void pass(Activity activity, Time end, const SpanLabel& label) {
     end = end > now_ ? end : now_;
-    if (spans_) spans_->add(self_, activity, end, label.what, label.step, label.micro_batch);
+    if (spans_) spans_->add(self_, activity, end, label);
     account_[activity] += end - now_;
     now_ = end;
   }
