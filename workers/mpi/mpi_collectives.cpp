@@ -743,6 +743,11 @@ RingSums::Values RingSums::chunk(const Values& piece, int number) const {
 // The number of the chunk to send: first the rank's own, then chunks that it has added to, then complete ones.
 int RingSums::chunk_sent(int step) const { return is_adding(step) ? rank_ - step : rank_ + size_ - step; }
 
+ValueLayout layout_of(const Training& training, bool wide) {
+  if (training.time_only()) return {};
+  return {.parameters = training.objective().parameters(), .buffers = training.objective().buffers(), .wide = wide};
+}
+
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice) {
   assert(whole.size() == layout.size());
   const std::size_t begin = slice.begin(layout.parameters), size = slice.end(layout.parameters) - begin;

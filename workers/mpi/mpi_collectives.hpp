@@ -218,6 +218,9 @@ struct ValueLayout {
   std::size_t size() const { return parts() * parameters + buffers; }
 };
 
+// The layout for a model; empty in time-only runs.
+ValueLayout layout_of(const Training& training, bool wide = false);
+
 // Returns a slice's values of `whole`: the slice's parameters, and in the first slice also the buffers.
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice);
 // Returns a vector of the whole layout, with the values of `part` in the slice and zeros elsewhere.

@@ -270,10 +270,6 @@ ReceivedMessage MpiMessages::receive(std::optional<Rank> from, Time until, const
   return message;
 }
 
-ValueLayout MpiMessages::layout_of(bool wide) const {
-  return {.parameters = training_.objective().parameters(), .buffers = training_.objective().buffers(), .wide = wide};
-}
-
 std::shared_ptr<const FlatVector> MpiMessages::body_of(const Message& message) {
   if (!message.has_values()) return nullptr;
   if (training_.time_only()) {
@@ -287,7 +283,7 @@ std::shared_ptr<const FlatVector> MpiMessages::body_of(const Message& message) {
   }
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
-  const ValueLayout layout = layout_of(wide);
+  const ValueLayout layout = layout_of(training_, wide);
   const CheckpointLog::Scope unnoted(nullptr);  // the log needs nothing of this
   FlatVector whole(layout.size());
   if (message.has_model())
@@ -352,7 +348,7 @@ Message MpiMessages::open(const MessageHeader& header, FlatVector&& values) cons
   } else if (header.has_values && !training_.time_only()) {
     const bool wide = head.wide && !message.has_model();
     const bool is_whole = head.slice.count == 1 || values.empty();
-    FlatVector whole = is_whole ? std::move(values) : spread(values, layout_of(wide), head.slice);
+    FlatVector whole = is_whole ? std::move(values) : spread(values, layout_of(training_, wide), head.slice);
     if (message.has_model())
       message.model = training_.from_averaged(std::make_shared<ModelState>(), travels, whole.data());
     else

@@ -27,7 +27,6 @@ namespace syncopate {
 
 class MpiRunState;
 class MpiWaiting;
-struct ValueLayout;
 
 // Sends under way. A send's buffer lives until MPI has sent it.
 class MpiSends {
@@ -234,7 +233,6 @@ class MpiMessages {
   int gone(Ranks ranks) const;
   Bytes known_bytes(Rank receiver) const;
   std::vector<std::byte> contents_of(Rank to, const Message& message) const;
-  ValueLayout layout_of(bool wide) const;
   std::shared_ptr<const FlatVector> body_of(const Message& message);
   // Creates the message of a frame with these body values. A replayed message (MpiReplayLog) has no values.
   Message open(const MessageHeader& header, FlatVector&& values) const;

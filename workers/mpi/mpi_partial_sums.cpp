@@ -21,12 +21,7 @@ MpiPartialSums::MpiPartialSums(MpiRunState& state, MpiWaiting& waiting)
     : state_(state),
       waiting_(waiting),
       arrived_(state.is_coordinator() ? arrivals_of(state.options.record) : nullptr, start_time) {
-  if (!state.is_coordinator()) return;
-  const Training& training = state.options.training;
-  ValueLayout layout;
-  if (!training.time_only())
-    layout = {.parameters = training.objective().parameters(), .buffers = training.objective().buffers()};
-  rounds_.emplace(state.options.workers, layout);
+  if (state.is_coordinator()) rounds_.emplace(state.options.workers, layout_of(state.options.training));
 }
 
 StartedCollective MpiPartialSums::start(Collective&& what, const Contribution& contribution, const Place& place,
