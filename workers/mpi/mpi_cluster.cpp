@@ -10,20 +10,19 @@
 
 namespace syncopate {
 
-MpiRunState::MpiRunState(const MpiOptions& given, MpiCommunicators& given_communicators, RunObserver* gets_rows)
+MpiRunState::MpiRunState(const MpiOptions& given, RunObserver* gets_rows)
     : options(given),
-      communicators(given_communicators),
-      self(given_communicators.rank()),
+      communicators(options.session.communicator(), participants(), options.workers, options.store != nullptr),
+      self(communicators.rank()),
       transport(communicators.messages(), participants()),
+      spans(takes_part() && options.record && options.record->spans ? &*options.record->spans : nullptr),
+      clock(spans, self),
       rows(gets_rows),
       bytes_reported(participants(), Bytes{0}),
       books_(options.workers) {
-  SpanRecorder* const spans =
-      takes_part() && options.record && options.record->spans ? &*options.record->spans : nullptr;
   // Only servers know which gradients they keep, but the workers' spans are in other processes, so fates are collected.
   if (spans && options.servers > 0) spans->collect_fates();
   for (const Rank worker : workers()) books_[worker] = Book(worker, start_time, spans);
-  clock = WallAccount(communicators.common_start_ns(), spans, self);
 }
 
 bool MpiRunState::others_are_through() const {
@@ -192,7 +191,7 @@ class MpiReplayLog final : public RunObserver {
 
 using Call = MpiReplayLog::Call;
 
-// The parts of a run, constructed again for each run, and the stops of all ranks for checkpoints.
+// The parts of a run, and the stops of all ranks for checkpoints.
 //
 // Rank 0 asks its store whether a checkpoint is due, and announces it. The other ranks notice the announcement at the
 // start of their next call that may wait, in a wait or in a sleep. They stop there, even if they wait for another rank.
@@ -201,11 +200,11 @@ using Call = MpiReplayLog::Call;
 // - Collectives that all members have entered are finished. For the other collectives each rank saves its contribution.
 // - Each rank writes its part. The run continues once all parts are written. Clocks stand still until then.
 struct MpiRun {
-  MpiRun(const MpiOptions& given, MpiCommunicators& communicators, MpiWaitRounds& rounds)
+  explicit MpiRun(const MpiOptions& given)
       : replay_log(given.store ? CheckpointLog::here() : nullptr, given.observer),
-        state(given, communicators, given.observer ? &replay_log : nullptr),
+        state(given, given.observer ? &replay_log : nullptr),
         waiting(
-            state, rounds, [this] { progress(); }, [this] { stop_if_called(); }),
+            state, [this] { progress(); }, [this] { stop_if_called(); }),
         collectives(state, waiting),
         partial_sums(state, waiting),
         messages(state, waiting),
@@ -353,15 +352,15 @@ struct MpiRun {
 // During a replay the programs' calls are answered from MpiReplayLog, without any effect on other ranks.
 class MpiCluster : public Cluster {
  public:
-  explicit MpiCluster(const MpiOptions& options) : options_(options), kept_(std::make_unique<Kept>(options)) {}
+  explicit MpiCluster(const MpiOptions& options) : options_(options), run_(std::make_unique<MpiRun>(options_)) {}
 
   int workers() const override { return options_.workers; }
   Servers servers() const override { return options_.servers; }
 
   RunTotals run(const Program& work, const Program& serve) override {
     try {
-      run_ = std::make_unique<MpiRun>(options_, kept_->communicators, kept_->wait_rounds);
-      const MpiRunState& state = run_->state;
+      MpiRunState& state = run_->state;
+      state.clock.start_at(state.communicators.common_start_ns(), false);
       if (options_.store && options_.store->resumes()) {
         run_->replay_log.at_end = [this] { resume(); };
         if (state.takes_part())
@@ -375,15 +374,14 @@ class MpiCluster : public Cluster {
       } catch (const MpiMicroBatches::EndlessMicroBatch&) {
       }
       finish();
-      return add_up(run_->state, run_->waiting, run_->messages, run_->partial_sums, run_->micro_batches);
+      return add_up(state, run_->waiting, run_->messages, run_->partial_sums, run_->micro_batches);
     } catch (const ReplayMismatch& other) {
-      if (run_ && run_->replay_log.replays() && !has_agreed_) agree_to_resume(other.what());
+      if (run_->replay_log.replays() && !has_agreed_) agree_to_resume(other.what());
       throw;
     } catch (const LeftAtCheckpoint&) {
       // Pending requests never finish, so their buffers are leaked: MPI may still write to them, and no other
       // communicator may get their messages.
       static_cast<void>(run_.release());
-      static_cast<void>(kept_.release());
       throw;
     } catch (const std::exception& error) {
       fail(error.what());
@@ -471,16 +469,6 @@ class MpiCluster : public Cluster {
   }
 
  private:
-  // The parts that all runs use.
-  struct Kept {
-    explicit Kept(const MpiOptions& options)
-        : communicators(options.session.communicator(), options.workers + options.servers, options.workers,
-                        options.store != nullptr),
-          wait_rounds(communicators.waits()) {}
-    MpiCommunicators communicators;
-    MpiWaitRounds wait_rounds;
-  };
-
   // After its program a participant announces its end and receives messages that the others still send.
   void finish() {
     using Ending = MpiRunState::Ending;
@@ -538,31 +526,31 @@ class MpiCluster : public Cluster {
     if (run_->replay_log.replays()) CheckpointLog::here()->end_replay();
     MpiRunState& state = run_->state;
     const bool is_inside = run_->replay_log.replays() && run_->replay_log.position().is_inside;
-    state.clock.resume_from(kept_->communicators.common_start_ns() - at.time_since_epoch().count(), is_inside);
+    state.clock.start_at(state.communicators.common_start_ns() - at.time_since_epoch().count(), is_inside);
     options_.store->resumed();
   }
 
   // Collective over all ranks. Throws ReplayMismatch on all ranks if any rank has a problem.
   void agree_to_resume(const std::string& problem) {
     has_agreed_ = true;
-    const auto problems = gather_texts(problem, kept_->communicators.everyone(), kept_->communicators.cores_suffice());
+    const MpiCommunicators& communicators = run_->state.communicators;
+    const auto problems = gather_texts(problem, communicators.everyone(), communicators.cores_suffice());
     for (std::size_t rank = 0; rank < problems.size(); ++rank)
       if (!problems[rank].empty()) throw ReplayMismatch(fmt::format("rank {}: {}", rank, problems[rank]));
   }
 
   [[noreturn]] void fail(const std::string& what) {
-    const Rank self{kept_->communicators.rank()};
-    const bool is_worker = self.value < options_.workers, is_idle = self.value >= options_.workers + options_.servers;
-    const std::string role = is_worker ? fmt::format("worker {}", self.value) : is_idle ? "idle rank" : "server";
-    const Time now = run_ ? run_->state.now() : start_time;
-    const std::string text =
-        fmt::format("{} after {:.6f} s (seed {}): {}", role, to_seconds(now), options_.compute_time.seed(), what);
+    const MpiRunState& state = run_->state;
+    const std::string role = state.is_worker()    ? fmt::format("worker {}", state.self.value)
+                             : state.takes_part() ? "server"
+                                                  : "idle rank";
+    const std::string text = fmt::format("{} after {:.6f} s (seed {}): {}", role, to_seconds(state.now()),
+                                         options_.compute_time.seed(), what);
     if (options_.before_abort) options_.before_abort(text);
     options_.session.abort(text);
   }
 
   MpiOptions options_;
-  std::unique_ptr<Kept> kept_;
   std::unique_ptr<MpiRun> run_;
   bool has_agreed_ = false;
 };

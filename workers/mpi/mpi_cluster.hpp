@@ -73,7 +73,7 @@ struct MpiOptions {
 
 // Collective over the session. Throws std::invalid_argument if it has too few ranks.
 //
-// `run` is collective: every rank of the session calls it, including idle ranks. The totals are complete on every
+// `run` is collective: every rank of the session calls it once, including idle ranks. The totals are complete on every
 // rank. An exception of a program ends all ranks through MpiSession::abort, with one message that names this rank. Two
 // exceptions are instead rethrown on all ranks: ReplayMismatch (the run cannot resume from the store's checkpoint) and
 // LeftAtCheckpoint (the store ends the run at a checkpoint).
@@ -82,10 +82,8 @@ std::unique_ptr<Cluster> make_mpi_cluster(const MpiOptions& options);
 // A participant's book on the wall clock. The time between two bookings belongs to the second booking.
 class WallAccount {
  public:
-  // Time counts from `start_ns` of the monotonic clock. `spans` records all bookings as those of `self`; may be null.
-  WallAccount(std::int64_t start_ns, SpanRecorder* spans, Rank self)
-      : start_ns_(start_ns), book_(self, start_time, spans) {}
-  WallAccount() = default;
+  // `spans` records all bookings as those of `self`; may be null.
+  WallAccount(SpanRecorder* spans, Rank self) : book_(self, start_time, spans) {}
 
   Time now() const { return Time{Duration{monotonic_ns() - start_ns_}}; }
   std::int64_t to_monotonic_ns(Time time) const { return later(time, Duration{start_ns_}).time_since_epoch().count(); }
@@ -103,8 +101,8 @@ class WallAccount {
   }
   void enter_unbooked() { resumes_ = false; }
 
-  // Sets the clock's start, so that no time passes while the run is stopped. `inside_a_call`: it resumes in a call.
-  void resume_from(std::int64_t start_ns, bool inside_a_call) {
+  // Time counts from `start_ns` of the monotonic clock. `inside_a_call`: the run resumes in the middle of a call.
+  void start_at(std::int64_t start_ns, bool inside_a_call) {
     start_ns_ = start_ns;
     resumes_ = inside_a_call;
   }
@@ -120,7 +118,7 @@ class WallAccount {
   Time booked() const { return book_.now(); }  // time until which everything is booked
 
  private:
-  std::int64_t start_ns_ = 0;
+  std::int64_t start_ns_ = monotonic_ns();
   bool resumes_ = false;  // the run has resumed in the middle of the next call
   Book book_;
 };
@@ -128,12 +126,13 @@ class WallAccount {
 // The state that the parts of an MPI rank share: its rank, transport, clock, book and counts.
 class MpiRunState {
  public:
-  MpiRunState(const MpiOptions& options, MpiCommunicators& communicators, RunObserver* gets_rows);
+  MpiRunState(const MpiOptions& options, RunObserver* gets_rows);
 
   const MpiOptions& options;
-  MpiCommunicators& communicators;
+  MpiCommunicators communicators;
   const Rank self;
   MpiTransport transport;
+  SpanRecorder* const spans;  // null: this rank records no spans
   WallAccount clock;
   StepRows rows;  // used on the rank that reports to the observer
 

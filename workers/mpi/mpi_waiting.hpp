@@ -132,8 +132,8 @@ struct Awaited {
 class MpiWaiting {
  public:
   // `progress` advances messages and collectives. `stop` stops this rank if all ranks must stop for a checkpoint.
-  MpiWaiting(MpiRunState& state, MpiWaitRounds& rounds, std::function<void()> progress, std::function<void()> stop)
-      : state_(state), rounds_(rounds), progress_(std::move(progress)), stop_(std::move(stop)) {}
+  MpiWaiting(MpiRunState& state, std::function<void()> progress, std::function<void()> stop)
+      : state_(state), rounds_(state.communicators.waits()), progress_(std::move(progress)), stop_(std::move(stop)) {}
 
   // Call them wherever this rank waits or sleeps.
   void progress() { progress_(); }
@@ -206,7 +206,7 @@ class MpiWaiting {
   std::string explain_deadlock(const std::vector<std::string>& states) const;
 
   MpiRunState& state_;
-  MpiWaitRounds& rounds_;
+  MpiWaitRounds rounds_;
   std::function<void()> progress_;
   std::function<void()> stop_;
   std::int64_t waits_ = 0;  // number of waits so far
