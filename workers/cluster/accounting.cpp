@@ -114,13 +114,11 @@ void SpanRecorder::move_in(Rank rank, const std::vector<Span>& spans) {
   }
 }
 
-void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
+void SpanRecorder::decide(const Fate& fate) {
+  Duration computed = fate.computed;
   if (computed <= Duration{}) return;
-  if (collected_) {
-    collected_->push_back({worker, computed, fate});
-    return;
-  }
-  Track& track = tracks_[worker];
+  if (collected_) return collected_->push_back(fate);
+  Track& track = tracks_[fate.worker];
   if (track.open.empty()) return;
   // Without servers a fate concerns a worker's last micro-batches, so the unrecorded ones come first.
   if (servers_ == 0 && !track.unrecorded.empty()) computed -= track.unrecorded.back();
@@ -129,9 +127,9 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
   if (!run) run = find_run(track, computed, false);
   if (!run && track.stopped && servers_ > 0) run = find_begun_run(track, computed);
   if (run)
-    decide_run(track, *run, fate);
+    decide_run(track, *run, fate.is);
   else if (!track.stopped || servers_ == 0)
-    decide_amount(track, computed, fate);
+    decide_amount(track, computed, fate.is);
 }
 
 // Finds adjacent undecided micro-batches that together take exactly `total`: with servers the earliest, otherwise the

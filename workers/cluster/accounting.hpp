@@ -98,25 +98,25 @@ class SpanRecorder {
   // Adds a transfer over a server's link. Transfers of one direction must be added in the order of their begins.
   void add_use(Rank server, bool is_in, const LinkUse& transfer);
 
-  // Records the fate of a gradient of this worker that took `computed`. A gradient does not say which micro-batches are
-  // in it, so this function looks for undecided ones that together take exactly `computed`. With servers it looks for
-  // the worker's first ones, without servers for its last ones. Undecided micro-batches count as kept, so without
-  // servers only losses need recording.
-  void keep(Rank worker, Duration computed) {
-    if (servers_ > 0) decide(worker, computed, Activity::compute);
-  }
-  void lose(Rank worker, Duration computed) { decide(worker, computed, Activity::discarded); }
-
-  // If the workers' spans are in another process, keep() and lose() only collect fates after collect_fates(). The other
-  // process decides them in order.
+  // The fate of a gradient of this worker that took `computed`.
   struct Fate {
     Rank worker{};
     Duration computed{};
     Activity is{};  // compute: kept; discarded: lost
   };
+  // Records a fate. A gradient does not say which micro-batches are in it, so this function looks for undecided ones that
+  // together take exactly `computed`. With servers it looks for the worker's first ones, without servers for its last
+  // ones. Undecided micro-batches count as kept, so without servers only losses need recording.
+  void decide(const Fate& fate);
+  void keep(Rank worker, Duration computed) {
+    if (servers_ > 0) decide({worker, computed, Activity::compute});
+  }
+  void lose(Rank worker, Duration computed) { decide({worker, computed, Activity::discarded}); }
+
+  // If the workers' spans are in another process, fates are only collected after collect_fates(). The other process
+  // decides them in order.
   void collect_fates() { collected_.emplace(); }
   const std::optional<std::vector<Fate>>& collected_fates() const { return collected_; }
-  void decide(const Fate& fate) { decide(fate.worker, fate.computed, fate.is); }
 
   // Removes the spans beyond `end` and returns their time, with all completed micro-batches as compute. Returns nullopt
   // if recording of this participant ended earlier.
@@ -159,7 +159,6 @@ class SpanRecorder {
     std::size_t count = 0;
   };
 
-  void decide(Rank worker, Duration computed, Activity fate);
   std::optional<Run> find_run(const Track& track, Duration total, bool of_one_step) const;
   static std::optional<Run> find_begun_run(const Track& track, Duration total);
   static void decide_run(Track& track, const Run& run, Activity fate);

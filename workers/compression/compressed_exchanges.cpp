@@ -380,7 +380,7 @@ void CompressedMessages::encode(OfSlice& own, const Message& message, Step numbe
 void CompressedMessages::receive_answers(Message& from_server) {
   std::map<Step, Unanswered>& unanswered = servers_[from_server.from].unanswered;
   const auto answers = std::span(from_server.numbers).last(from_server.answers);
-  const auto as_number = [](double told) { return Step{static_cast<Step::Rep>(told)}; };
+  const auto as_number = [](double number) { return Step{static_cast<Step::Rep>(number)}; };
   for (const double rejected : answers.first(answers.size() - 1))
     if (const auto sent = unanswered.find(as_number(rejected)); sent != unanswered.end())
       put_back(sent->first, sent->second);

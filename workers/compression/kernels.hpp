@@ -68,8 +68,8 @@ void unpack_numbers(const float* packet, std::size_t bits, std::span<Number> num
 // Values are packed and unpacked in pieces of this size, which stay in the nearest cache.
 constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
 
-// Packs one bit per value, 32 per word, the first value in the lowest bit. The bit is the value's sign bit (zero decodes
-// as +1, negative zero as -1), or says whether the value is below 0 (false for negative zero and NaN).
+// Packs one bit per value, 32 per word, the first value in the lowest bit. `is_minus` packs sign bits: zero decodes as
+// +1, negative zero as -1. `is_below_zero` packs 0 for negative zero and NaN.
 enum class Bit { is_minus, is_below_zero };
 template <Bit bit>
 void pack_bits(const float* values, std::size_t size, std::uint32_t* words);

@@ -13,10 +13,10 @@
 
 namespace syncopate {
 
-// Collectives and messages on the network. Fibers run ahead of each other in virtual time, but a shared link serves
-// transfers in the order of time, so each arrival at a link is an event. A message's entry to its sender's outgoing
-// link needs no event, since a fiber sends in order. The exception is a message sent during a collective of its sender,
-// which may reach the link only after the collective.
+// Collectives and messages on the network. A shared link serves transfers in the order of time, but fibers run ahead of
+// each other in virtual time. So each arrival at a link is an event. A message's entry to its sender's outgoing link
+// needs no event, since a fiber sends in order. The exception is a message sent during a collective of its sender: it
+// may reach the link only after the collective.
 class Traffic {
  public:
   explicit Traffic(SimulationState& state);
@@ -86,7 +86,7 @@ class Traffic {
   bool pass(Transit& transit, const Route& route, Time at, std::optional<Ends> ends = std::nullopt);
   void advance(Rank to, Delivery* delivery, Time at);
   Time in_order(Rank from, Rank to, std::size_t stages, Time at);
-  // Occupy the links of a stage and return from when on: `at` or, if links are busy, later. `ends`: sender and
+  // Occupy the links of a stage. Return the begin of that use: `at`, or later if links are busy. `ends`: sender and
   // receiver of a message; none for a collective.
   Time occupy(const Hop& hop, Time at);
   Time occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends);

@@ -215,7 +215,7 @@ class SimulationState {
   int leaves = 0;         // workers that have left
   int servers_left = 0;
   Time run_ended_at = never;  // when the last server ended
-  // The number of departures of which servers are told: of workers and, with regional servers, also of servers.
+  // The number of departures that servers are notified of: of workers and, with regional servers, also of servers.
   int leaves_to_notify() const { return leaves + (options.servers.regions > 0 ? servers_left : 0); }
   std::exception_ptr failure;  // exception that a program has thrown
   StackPool stacks;
