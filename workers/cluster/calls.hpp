@@ -40,6 +40,7 @@ struct Contribution {
 struct Activation {
   int quorum = 1;
   std::optional<Rank> rank{};  // replaces the quorum
+  bool operator==(const Activation&) const = default;
 };
 
 // The fate of a gradient that arrives after its round has taken place.

@@ -19,10 +19,6 @@ std::string describe(const Arrival& arrival) {
   return fmt::format("waits in {} at {}", describe(*arrival.terms), arrival.place);
 }
 
-Time last_arrival(const std::vector<Arrival>& arrivals) {
-  return std::ranges::max_element(arrivals, {}, &Arrival::time)->time;
-}
-
 // Returns an empty text if all members wait for the same collective, otherwise one line per member that says where it
 // waits. `first`: rank of the first member.
 std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
@@ -413,19 +409,15 @@ StartedCollective MpiCollectives::start(Collective&& what, const Contribution& c
   if (!is_group(group)) state_.collectives_of_all = group.started;
   collective.own = arrival_at(collective.what, contribution, place);
   collective.own.blocks = blocks;
-  tell_others(group, collective);
+  collective.arrivals.assign(group.members.size(), collective.own);
+  for (const Rank member : group.members.ranks())
+    if (member != state_.self) collective.awaited.push_back(member);
+  state_.transport.send(frames_of(group), group.members.ranks(), bytes_of(collective.own));
   if (!blocks) {
     advance_all();
     state_.clock.book(Activity::communicate, {place.operation});
   }
   return started;
-}
-
-void MpiCollectives::tell_others(const MpiCollectiveGroup& group, MpiCollective& collective) {
-  state_.transport.send(frames_of(group), group.members.ranks(), bytes_of(collective.own));
-  collective.arrivals.assign(group.members.size(), collective.own);
-  for (const Rank member : group.members.ranks())
-    if (member != state_.self) collective.awaited.push_back(member);
 }
 
 MpiCollectiveGroup& MpiCollectives::group_of(const StartedCollective& started) {
@@ -517,17 +509,16 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
   const Bytes moved = collective_bytes({.operation = properties_of(what.kind).operation,
                                         .members = count,
                                         .payload = payload_of(all, state_.options.training, count)});
+  collective.agreement.time = std::ranges::max_element(arrivals, {}, &Arrival::time)->time;
   if (is_group(group)) {
     // Workers outside the group do not know of its bytes, so its first member counts them as its own.
-    collective.agreement = {.time = last_arrival(arrivals)};
     if (state_.self == first) ++state_.collectives, state_.sent_bytes += moved;
   } else {
     if (state_.self == Rank{0}) ++state_.collectives;
     state_.collective_bytes += moved;
     state_.kept_in_collectives += row.kept;
-    collective.agreement = {.time = last_arrival(arrivals),
-                            .micro_batches = state_.kept_in_collectives + arrivals.front().partial_kept,
-                            .bytes = state_.collective_bytes + message_bytes};
+    collective.agreement.micro_batches = state_.kept_in_collectives + arrivals.front().partial_kept;
+    collective.agreement.bytes = state_.collective_bytes + message_bytes;
   }
   if (what.kind == Kind::barrier) return;
   const MPI_Comm ranks =
@@ -561,7 +552,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
     if (!collective.is_complete && !is_group(group)) fail_for_lost(collective);
     return collective.is_complete;
   });
-  state_.clock.book_until(Activity::wait, std::min(last_arrival(collective.arrivals), state_.now()), {place.operation});
+  state_.clock.book_until(Activity::wait, std::min(collective.agreement.time, state_.now()), {place.operation});
   if (collective.blocks && !collective.has_ended) {
     if (collective.reduction) collective.reduction->run();
     state_.clock.book(Activity::communicate, {place.operation});

@@ -191,7 +191,6 @@ class MpiCollectives {
   void drive(MpiCollectiveGroup& group);
   void serialise(MpiCollectiveGroup& group, StateArchive& archive);
   void serialise(const MpiCollectiveGroup& group, MpiCollective& collective, StateArchive& archive);
-  void tell_others(const MpiCollectiveGroup& group, MpiCollective& collective);
   MpiTransport::Kind frames_of(const MpiCollectiveGroup& group) const {
     return is_group(group) ? MpiTransport::Kind::group_arrival : MpiTransport::Kind::arrival;
   }

@@ -200,7 +200,7 @@ void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values, std
   part.carried.insert(part.carried.end(), carried.begin(), carried.end());
   if (!in_time) return;
   if (!activation_) activation_ = arrival.activation;
-  if (activation_->quorum != arrival.activation.quorum || activation_->rank != arrival.activation.rank)
+  if (activation_ != arrival.activation)
     throw RunFailure(fmt::format("worker {} enters partial all-reduce {} with a different activation than the others",
                                  arrival.worker.value, arrival.round + 1));
   if (activation_->rank && (activation_->rank->value < 0 || activation_->rank->value >= workers_))

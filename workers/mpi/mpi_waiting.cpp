@@ -54,7 +54,6 @@ void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
     join_next({});
     wait_politely_for(round_, cores_suffice);
   }
-  last_reports_.clear();
 }
 
 // In a deadlock rank 0 gathers what all ranks wait for, and fails. The others wait until it ends them: it may save
@@ -71,16 +70,13 @@ void MpiWaiting::look_for_deadlock(const Awaited& awaited) {
   const std::string from = awaited.from ? state_.name_of(*awaited.from) : "";
   const auto states = gather_texts(awaited.state ? awaited.state : what_it_waits_for(awaited.place, from),
                                    state_.communicators.waits(), cores_suffice());
-  if (state_.self == Rank{0}) throw RunFailure(explain_deadlock(states));
-}
-
-std::string MpiWaiting::explain_deadlock(const std::vector<std::string>& states) const {
+  if (state_.self != Rank{0}) return;
   Deadlock deadlock{.at = state_.now()};
   auto state = states.begin();
   for (const Rank worker : state_.workers()) deadlock.workers_by_state[*state++].push_back(worker.value);
   for (const Rank server : state_.servers())
     deadlock.servers.emplace_back(state_.options.servers == 1 ? "server" : state_.name_of(server), *state++);
-  return explain(deadlock);
+  throw RunFailure(explain(deadlock));
 }
 
 // The end of the run is a collective, not a frame. If all ranks wait for it, it comes, even if no rank has noticed yet.

@@ -203,7 +203,6 @@ class MpiWaiting {
   }
   // Call it after this rank has found that its wait cannot end yet.
   void look_for_deadlock(const Awaited& awaited);
-  std::string explain_deadlock(const std::vector<std::string>& states) const;
 
   MpiRunState& state_;
   MpiWaitRounds rounds_;
