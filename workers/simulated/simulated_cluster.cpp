@@ -205,8 +205,7 @@ SimulatedCluster::SimulatedCluster(const SimulatedOptions& options)
 SimulatedCluster::~SimulatedCluster() { state_.clear(); }
 
 RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
-  for (const Rank worker : state_.workers()) begin(worker, work);
-  for (const Rank server : state_.servers()) begin(server, serve);
+  for (const Rank rank : state_.everybody()) begin(rank, is_server(rank) ? serve : work);
   try {
     for (const Rank rank : state_.everybody()) state_.resume(rank);
     event_loop();
