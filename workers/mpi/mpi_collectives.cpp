@@ -444,7 +444,6 @@ Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& c
   return own;
 }
 
-// Advances the group's collectives in the order of their starts. Their reductions begin in the same order.
 void MpiCollectives::advance(MpiCollectiveGroup& group) {
   for (MpiCollective& collective : group.open) {
     if (collective.has_ended) continue;
