@@ -104,9 +104,9 @@ class SpanRecorder {
     Duration computed{};
     Activity is{};  // compute: kept; discarded: lost
   };
-  // Records a fate. A gradient does not say which micro-batches are in it, so this function looks for undecided ones that
-  // together take exactly `computed`. With servers it looks for the worker's first ones, without servers for its last
-  // ones. Undecided micro-batches count as kept, so without servers only losses need recording.
+  // Records a fate. A gradient does not say which micro-batches are in it. So this function looks for undecided ones
+  // that together take exactly `computed`: with servers the worker's first ones, without servers its last ones.
+  // Undecided micro-batches count as kept, so without servers only losses need recording.
   void decide(const Fate& fate);
   void keep(Rank worker, Duration computed) {
     if (servers_ > 0) decide({worker, computed, Activity::compute});

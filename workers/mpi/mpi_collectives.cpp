@@ -126,8 +126,8 @@ FlatVector zeros_of(Bytes bytes) {
 // One rank's values in a collective: its contribution, in buffers that MPI reduces in place, and the result.
 class MpiReduction {
  public:
-  // After construction call write(). If the collective had ended before the checkpoint, its values come instead from the
-  // log (CheckpointLog) or from `serialise`.
+  // After construction call write(). If the collective had ended before the checkpoint, its values come from the log
+  // (CheckpointLog) or from `serialise` instead.
   MpiReduction(Training& training, Collective&& what, const MpiAgreed& agreed, const Members& members, Rank self)
       : training_(training),
         what_(std::move(what)),
