@@ -49,7 +49,6 @@ std::string why_not_under_mpi(const Experiment& experiment) {
 namespace {
 
 namespace fs = std::filesystem;
-using Make = std::function<int(const ExecutionBackend&)>;
 
 // Returns the number of threads per process. Processes on one machine divide its cores, unless a launcher has already
 // bound each of them to some cores.
@@ -60,45 +59,12 @@ int threads_of(const RunOptions& options, int processes_here) {
   return std::max(1, std::min(allowed, all / processes_here));
 }
 
-int on_simulated_cluster(const RunOptions& options, const MpiSession* session, const Make& make) {
-  ExecutionBackend backend{.threads = threads_of(options, 1), .call = options.sharing ? options.sharing->call : ""};
-  const bool divides = session && session->size() > 1 && !options.sharing;
-  if (!divides) return make(backend);
-  if (const std::string wrong = why_not_divided(*session); !wrong.empty()) {
-    if (session->rank() == 0) standard_error.write(wrong + "\n");
-    return exit_usage;
-  }
-  session->expect_to_stay();
-  const auto processes = make_mpi_process_group(*session);
-  backend.threads = threads_of(options, session->ranks_on_node());
-  backend.processes = processes.get();
-  backend.divided_by = session;
-  return make(backend);
-}
-
-int on_mpi_cluster(const Experiment& experiment, const RunOptions& options, const MpiSession* session,
-                   const Make& make) {
-  if (!session) {
-    standard_error.write("the MPI cluster needs a launcher: start the program with mpirun or srun\n");
-    return exit_usage;
-  }
-  std::string wrong = why_not_under_mpi(experiment);
+// Returns why the launch cannot execute the runs on the MPI cluster; empty if it can. `session`: null: no launcher.
+std::string why_not_on_mpi(const Experiment& experiment, const MpiSession* session) {
+  if (!session) return "the MPI cluster needs a launcher: start the program with mpirun or srun";
+  if (std::string why = why_not_under_mpi(experiment); !why.empty()) return why;
   const auto [workers, servers] = participants(experiment);
-  if (wrong.empty()) wrong = wrong_number_of_ranks(session->size(), workers, servers);
-  if (!wrong.empty()) {
-    if (session->rank() == 0) standard_error.write(wrong + "\n");
-    return exit_usage;
-  }
-  session->expect_to_stay();
-  return make({.threads = threads_of(options, 1), .mpi = session});
-}
-
-// Calls `make` with the backend, which exists only during the call, and returns its status.
-int on_chosen_backend(const Experiment& experiment, const RunOptions& options, const Make& make) {
-  const MpiSession* const session = options.mpi && options.mpi->active() ? options.mpi : nullptr;
-  const bool wants_mpi =
-      options.cluster == ClusterChoice::mpi || (options.cluster == ClusterChoice::automatic && session);
-  return wants_mpi ? on_mpi_cluster(experiment, options, session, make) : on_simulated_cluster(options, session, make);
+  return wrong_number_of_ranks(session->size(), workers, servers);
 }
 
 // The runs that a command executes, and where their results go. The members must outlive it.
@@ -1101,8 +1067,22 @@ std::string accepted_claims(const Experiment& experiment, const std::filesystem:
 
 int run_experiment(const Experiment& experiment, const RunOptions& options) {
   install_interrupt_handlers();
-  return on_chosen_backend(experiment, options,
-                           [&](const ExecutionBackend& backend) { return start(experiment, options, backend); });
+  const MpiSession* const session = options.mpi && options.mpi->active() ? options.mpi : nullptr;
+  const bool on_mpi = options.cluster == ClusterChoice::mpi || (options.cluster == ClusterChoice::automatic && session);
+  const bool divides = !on_mpi && session && session->size() > 1 && !options.sharing;
+  const std::string wrong = on_mpi ? why_not_on_mpi(experiment, session) : divides ? why_not_divided(*session) : "";
+  if (!wrong.empty()) {
+    if (!session || session->rank() == 0) standard_error.write(wrong + "\n");
+    return exit_usage;
+  }
+  if (on_mpi || divides) session->expect_to_stay();
+  const auto processes = divides ? make_mpi_process_group(*session) : nullptr;
+  return start(experiment, options,
+               {.threads = threads_of(options, divides ? session->ranks_on_node() : 1),
+                .mpi = on_mpi ? session : nullptr,
+                .call = options.sharing ? options.sharing->call : "",
+                .processes = processes.get(),
+                .divided_by = divides ? session : nullptr});
 }
 
 }  // namespace syncopate
