@@ -7,6 +7,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/sections/experiment.hpp"
@@ -35,6 +36,11 @@ Value from_rank_0(const MpiSession& session, Value value, const std::function<vo
   broadcast(session, stored.bytes, meanwhile);
   if (session.rank() > 0) StateArchive(stored.source())(value);
   return value;
+}
+// Null: this process is the only one, so it keeps its value.
+template <typename Value>
+Value from_rank_0(const MpiSession* session, Value value) {
+  return session ? from_rank_0(*session, std::move(value)) : value;
 }
 
 // Combine all ranks' numbers by MPI_SUM, MPI_MAX, ..., and give the result to every rank. The second function works in

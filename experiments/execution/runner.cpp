@@ -157,30 +157,28 @@ class CommonPhases {
   // Collective under MPI. Throws Interrupted.
   const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
     if (const auto known = known_.find(run.hash); known != known_.end()) return known->second;
-    const bool looks = work_.backend.is_rank_0() && !work_.options.rerun;
-    CommonPhase phase = looks ? found(run) : CommonPhase{};
-    const Work::Publish write = work_.writes_directory_of(run);
-    if (looks && !work_.backend.mpi && !phase.has_ended()) phase = found_reusable(run, write);
-    const MpiSession* const all = work_.backend.together();
-    bool is_there = phase.has_ended();
-    if (all) is_there = from_rank_0(*all, is_there);
-    if (!is_there) phase = made(run, before_run, progress, write);
-    return known_[run.hash] = all ? shared(std::move(phase)) : std::move(phase);
+    return known_[run.hash] = make(run, before_run, progress, work_.writes_directory_of(run));
   }
 
-  // For processes that share runs, phase() is divided into find, make and fail. This one returns the known result and,
-  // if `may_be_there`, also looks in the phase's directory. Null: the phase must be executed.
+  // Processes that share runs call find, make and fail instead of phase(). This one returns the known result and, if
+  // `may_be_there`, also looks in the phase's directory. Null: the phase must be executed.
   const CommonPhase* find(const Run& run, bool may_be_there) {
     if (const auto known = known_.find(run.hash); known != known_.end()) return &known->second;
     CommonPhase phase = may_be_there ? found(run) : CommonPhase{};
     return phase.has_ended() ? &(known_[run.hash] = std::move(phase)) : nullptr;
   }
 
-  // Copies the phase from another experiment, or executes it. `publish` returns false if another process has already
+  // Like phase(), but always looks for the phase or executes it. `publish` returns false if another process has already
   // published it. In that case, and after a failure, the result has no `end`.
   CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Work::Publish& publish) const {
-    CommonPhase phase = work_.options.rerun ? CommonPhase{} : found_reusable(run, publish);
-    return phase.has_ended() ? phase : made(run, before_run, progress, publish);
+    CommonPhase phase;
+    if (work_.backend.is_rank_0() && !work_.options.rerun) {
+      phase = found(run);
+      if (!work_.backend.mpi && !phase.has_ended()) phase = found_reusable(run, publish);
+    }
+    const MpiSession* const all = work_.backend.together();
+    if (!from_rank_0(all, phase.has_ended())) phase = made(run, before_run, progress, publish);
+    return all ? shared(phase) : phase;
   }
 
   const CommonPhase& fail(const Run& run, const std::string& reason) { return known_[run.hash] = {.failure = reason}; }
@@ -224,7 +222,7 @@ class CommonPhases {
   }
 
   // Returns rank 0's result on all ranks.
-  CommonPhase shared(CommonPhase phase) const {
+  CommonPhase shared(const CommonPhase& phase) const {
     const MpiSession& session = *work_.backend.together();
     if (std::string failure = from_rank_0(session, phase.failure); !failure.empty()) return {.failure = failure};
     const StartingPoint own = phase.end ? *phase.end : StartingPoint{};
@@ -756,18 +754,13 @@ class ExperimentRunner {
   const std::vector<std::optional<RunSummary>>& summaries() const { return runs_.summaries(); }
 
  private:
-  // Returns rank 0's status on all ranks.
-  int agreed(int status) const {
-    const auto* const all = backend_.together();
-    return all ? from_rank_0(*all, status) : status;
-  }
-
   int run_all() {
     look_for_finished_runs();
     std::map<std::string, double> expected_s;
     if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // otherwise no data are read and nothing is written
       agree_on(fault_of_data());
-      if (const int status = agreed(is_rank_0() ? prepare() : exit_success); status != exit_success) return status;
+      const int status = from_rank_0(backend_.together(), is_rank_0() ? prepare() : exit_success);
+      if (status != exit_success) return status;
       report_plan();
       expected_s = print_plan();
     }
@@ -786,7 +779,7 @@ class ExperimentRunner {
     }
     const bool are_phases_well = repeat_damaged_phases(progress);
     const int result = is_rank_0() ? print_tables() : exit_success;
-    return agreed(are_phases_well ? result : exit_failure);
+    return from_rank_0(backend_.together(), are_phases_well ? result : exit_failure);
   }
 
   bool is_rank_0() const { return backend_.is_rank_0(); }
@@ -810,10 +803,8 @@ class ExperimentRunner {
   }
 
   void report_plan() {
-    const auto* const all = backend_.together();
-    if (!all) return;
-    runs_.to_do() = from_rank_0(*all, runs_.to_do());
-    damaged_phases_ = from_rank_0(*all, damaged_phases_);
+    runs_.to_do() = from_rank_0(backend_.together(), runs_.to_do());
+    damaged_phases_ = from_rank_0(backend_.together(), damaged_phases_);
   }
 
   // Throws CannotRun on all ranks if `fault` is not empty on any rank.

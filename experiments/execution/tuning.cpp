@@ -78,7 +78,7 @@ class TunedExperiment {
   void take(const Tuner::Trial& trial, const std::optional<RunSummary>& summary) {
     TrialValue value = summary ? value_of_trial(*summary, experiment_.tuning->measure) : TrialValue{};
     for (std::optional<double>* const number : {&value.value, &value.missed_by})
-      if (const MpiSession* const all = backend_.together()) *number = from_rank_0(*all, *number);
+      *number = from_rank_0(backend_.together(), *number);
     const std::string status = summary ? to_string(summary->status) : "";
     if (summary && !value.value) reasons_.emplace(trial.group, summary->reason.empty() ? status : summary->reason);
     tuner_.take(trial, status, value);
