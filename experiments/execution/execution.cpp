@@ -258,6 +258,18 @@ void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& 
   }
 }
 
+// Returns the recording of rank `from` on rank 0, and an empty recording on other ranks.
+Recording move_to_rank_0(const MpiSession& session, int from, Recording recording) {
+  if (from == 0) return session.rank() == 0 ? std::move(recording) : Recording{};
+  StoredBytes stored;
+  if (session.rank() == from) StateArchive(stored.sink())(recording);
+  std::vector<std::string> texts = texts_on_rank_0(session, stored.bytes);
+  if (session.rank() > 0) return {};
+  stored.bytes = std::move(texts[static_cast<std::size_t>(from)]);
+  StateArchive(stored.source())(recording);
+  return recording;
+}
+
 // Combines, on rank 0, the recordings of the rank that publishes and the rank that completes rows of steps.csv.
 Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Recording& own) {
   Recording gathered = move_to_rank_0(session, publishing_rank(run), own);

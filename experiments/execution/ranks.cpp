@@ -1,18 +1,14 @@
-#define XXH_INLINE_ALL
-
 #include "experiments/execution/ranks.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mpi.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 
 #include "experiments/execution/tuning.hpp"
@@ -20,16 +16,14 @@
 #include "results/found_runs.hpp"
 #include "results/summary.hpp"
 #include "results/text_table.hpp"
+#include "workers/base/files.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/cluster/calls.hpp"
-#include "workers/mpi/mpi_messages.hpp"
 #include "workers/mpi/mpi_waiting.hpp"
 
 namespace syncopate {
 
 namespace {
-
-constexpr int recording_tag = 1;
 
 constexpr bool cores_suffice = false;  // waiting ranks yield their cores to other ranks
 
@@ -87,10 +81,6 @@ std::string line_of(const std::string& key, const std::vector<RankReport>& repor
   return line;
 }
 
-std::uint64_t hash_of(const RankHandshake& handshake) {
-  return XXH3_64bits(handshake.identity.data(), handshake.identity.size());
-}
-
 std::string value_in(const RankHandshake& handshake, const std::string& key) {
   const auto found = std::ranges::find(handshake.plan, key, &std::pair<std::string, std::string>::first);
   return found == handshake.plan.end() ? "not set" : found->second;
@@ -115,7 +105,7 @@ std::vector<std::string> explain_keys(const std::vector<RankReport>& reports) {
 std::string explain_difference(const std::vector<RankReport>& reports) {
   std::vector<std::string> lines = explain_keys(reports);
   if (lines.empty()) {
-    const auto digest = [](const RankHandshake& handshake) { return fmt::format("{:016x}", hash_of(handshake)); };
+    const auto digest = [](const RankHandshake& handshake) { return content_hash(handshake.identity); };
     lines.push_back(line_of("digest of the runs and of the files that they use", reports, digest));
   }
   std::string text = "the ranks of this launch would run different experiments:";
@@ -140,9 +130,10 @@ RankReport from_text(const std::string& text) {
 }
 
 bool all_agree(const MpiSession& session, const RankHandshake& own) {
-  const std::array<std::uint64_t, 2> short_form{own.fault.empty() ? 0U : 1U, hash_of(own)};
+  std::array<char, 17> short_form{own.fault.empty() ? '-' : 'x'};
+  content_hash(own.identity).copy(&short_form[1], 16);
   const auto all = gather_politely(std::vector{short_form}, session.communicator(), cores_suffice);
-  return std::ranges::all_of(all, [&](const auto& other) { return other[0] == 0 && other[1] == all.front()[1]; });
+  return own.fault.empty() && std::ranges::all_of(all, [&](const auto& other) { return other == short_form; });
 }
 
 // Returns what must be equal on all ranks. A run's hash determines what the run computes. It leaves out [recording],
@@ -212,34 +203,6 @@ std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::s
   for (std::size_t rank = 0; session.rank() == 0 && rank < ranks; ++rank)
     texts.push_back(all.substr(static_cast<std::size_t>(begin[rank]), static_cast<std::size_t>(sizes[rank])));
   return texts;
-}
-
-Recording move_to_rank_0(const MpiSession& session, int from, Recording recording) {
-  if (session.rank() == 0 && from == 0) return recording;
-  if (session.rank() == from) {
-    StoredBytes stored;
-    StateArchive(stored.sink())(recording);
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(stored.bytes.data(), static_cast<int>(stored.bytes.size()), MPI_BYTE, 0, recording_tag,
-              session.communicator(), &request);
-    wait_for(request);
-    return {};
-  }
-  if (session.rank() != 0) return {};
-  std::optional<MPI_Status> message;
-  wait_politely(cores_suffice, [&] {
-    message = find_message(from, recording_tag, session.communicator());
-    return message.has_value();
-  });
-  StoredBytes stored;
-  stored.bytes.resize(size_of(*message, MPI_BYTE));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Irecv(stored.bytes.data(), mpi_count(stored.bytes.size()), MPI_BYTE, from, recording_tag, session.communicator(),
-            &request);
-  wait_for(request);
-  Recording moved;
-  StateArchive(stored.source())(moved);
-  return moved;
 }
 
 std::string explain_disagreement(const std::vector<RankReport>& ranks) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "experiments/sections/experiment.hpp"
-#include "results/recorder.hpp"
+#include "results/run.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/training/checkpoint_log.hpp"
 
@@ -50,9 +50,6 @@ void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op ope
 
 // Returns all ranks' texts, by rank, on rank 0. Returns nothing on other ranks.
 std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::string& own);
-
-// Returns the recording of rank `from` on rank 0, and an empty recording on other ranks. Only `from` and rank 0 wait.
-Recording move_to_rank_0(const MpiSession& session, int from, Recording recording);
 
 struct RankHandshake {
   std::string fault;     // why this rank cannot run; empty if it can
