@@ -114,16 +114,16 @@ class IndividualModelsOfRanks {
   }
 
   Publication publication_of(const WorkerModel* own, Step step) const {
-    Publication publication;
-    publication.step = step;
-    const auto latest_ns = static_cast<double>(own ? own->time.time_since_epoch().count() : 0);
-    publication.time = Time{Duration{static_cast<Duration::rep>(reduced(session_, latest_ns, MPI_MAX))}};
-    const auto samples = static_cast<double>(own ? own->samples : 0),
-               bytes = static_cast<double>(own ? own->bytes.value() : 0);
-    publication.samples = static_cast<std::int64_t>(reduced(session_, samples, MPI_MAX));
-    publication.bytes = static_cast<Bytes::Rep>(reduced(session_, bytes, MPI_MAX));
-    publication.learning_rate = reduced(session_, own ? own->learning_rate : 0, MPI_MAX);
-    return publication;
+    std::vector<double> most(4);
+    if (own)
+      most = {static_cast<double>(own->time.time_since_epoch().count()), static_cast<double>(own->samples),
+              static_cast<double>(own->bytes.value()), own->learning_rate};
+    reduced(session_, most, MPI_MAX);
+    return {.step = step,
+            .time = Time{Duration{static_cast<Duration::rep>(most[0])}},
+            .samples = static_cast<std::int64_t>(most[1]),
+            .bytes = static_cast<Bytes::Rep>(most[2]),
+            .learning_rate = most[3]};
   }
 
   Evaluation evaluated(const ModelStatePtr& model) {
