@@ -32,6 +32,16 @@ struct CommandLine;
 // on the command. Throws std::system_error if a file cannot be written.
 using Action = std::function<void()>;
 
+// Returns the result of `call`. Rethrows a Fault as a ConfigurationFault, with `before` in front of its message.
+template <typename Fault, typename Call>
+auto configured(const std::string& before, const Call& call) {
+  try {
+    return call();
+  } catch (const Fault& fault) {
+    throw ConfigurationFault(before + fault.what());
+  }
+}
+
 // `syncopate compare`: runs an experiment on both clusters, and shows the error of the simulation.
 struct CompareOptions {
   std::string mpiexec;  // command that starts MPI programs; empty: $MPIEXEC, or the launcher found at build time

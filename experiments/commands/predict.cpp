@@ -445,12 +445,7 @@ TargetRuns read_target_runs(const std::string& directory) {
   const auto fault = [&](const std::string& why) {
     return ConfigurationFault(fmt::format("--to-target {}: {}", directory, why));
   };
-  std::vector<FoundRun> runs;
-  try {
-    runs = find_runs(directory);
-  } catch (const ResultsDirectoryFault& problem) {
-    throw ConfigurationFault(fmt::format("--to-target {}", problem.what()));
-  }
+  const auto runs = configured<ResultsDirectoryFault>("--to-target ", [&] { return find_runs(directory); });
   TargetRuns target;
   std::set<std::string> methods;
   for (const FoundRun& run : runs) methods.insert(run.summary.method);

@@ -123,16 +123,6 @@ std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std
   return text;
 }
 
-// Returns the result of `call`. Rethrows a Fault as a ConfigurationFault, with `before` in front of its message.
-template <typename Fault, typename Call>
-auto configured(const std::string& before, const Call& call) {
-  try {
-    return call();
-  } catch (const Fault& fault) {
-    throw ConfigurationFault(before + fault.what());
-  }
-}
-
 std::vector<PairedRow> paired(const std::vector<ResultRow>& rows, const TablesOptions& options,
                               const std::vector<const Measure*>& measures) {
   return configured<std::invalid_argument>("--against: ", [&] { return paired_rows(rows, options.against, measures); });
@@ -245,12 +235,8 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
 
 Action prepare_export(const ExportOptions& options) {
   const fs::path folder = options.to.empty() ? options.directory : options.to;
-  TidyTables tables;
-  try {
-    tables = tidy_tables(find_runs(options.directory, options.with_trials));
-  } catch (const std::runtime_error& fault) {
-    throw ConfigurationFault(fault.what());
-  }
+  TidyTables tables = configured<std::runtime_error>(
+      "", [&] { return tidy_tables(find_runs(options.directory, options.with_trials)); });
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) throw ConfigurationFault(fmt::format("{}: cannot be created: {}", folder.string(), problem.message()));

@@ -249,9 +249,7 @@ ThresholdReport report_thresholds(const ThresholdsOptions& options) {
   ThresholdReport report;
   report.source = options.source;
   try {
-    report.recorded = read(options.source);
-  } catch (const FileFault& fault) {
-    throw ConfigurationFault(fault.what());
+    report.recorded = configured<FileFault>("", [&] { return read(options.source); });
   } catch (const std::bad_alloc&) {
     throw ConfigurationFault(fmt::format("{}: not enough memory for its contents; {}", options.source, wanted));
   }

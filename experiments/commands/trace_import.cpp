@@ -211,34 +211,28 @@ std::vector<ImportedRow> rows_of_csv(const TraceImportOptions& options) {
   constexpr std::int64_t most = std::int64_t{1} << 52;  // a double holds such integers exactly
   const std::string& file = options.files.front();
   const auto [unit_s, column] = unit_and_column(options.duration);
+  const std::string content = file_content(file);
+  std::vector<CsvColumn> columns = {options.worker.c_str(), options.step.c_str(), column.c_str(),
+                                    options.micro_batch.c_str()};
+  if (options.micro_batch == "micro_batch") columns.back().otherwise = 0;
+  CsvRows csv(file, content, std::move(columns));
   std::vector<ImportedRow> rows;
-  try {
-    const std::string content = file_content(file);
-    std::vector<CsvColumn> columns = {options.worker.c_str(), options.step.c_str(), column.c_str()};
-    if (options.micro_batch == "micro_batch")
-      columns.emplace_back(options.micro_batch.c_str(), 0);
-    else
-      columns.emplace_back(options.micro_batch.c_str());
-    CsvRows csv(file, content, std::move(columns));
-    while (csv.next()) {
-      const auto worker = csv.integer(0, most), step = csv.integer(1, most), micro_batch = csv.integer(3, most);
-      if (csv.number(2) < 0) csv.fault(fmt::format("{} = {}; must be at least 0", column, csv.number(2)));
-      if (worker && step && micro_batch)
-        rows.push_back({.worker = *worker,
-                        .step = *step,
-                        .micro_batch = *micro_batch,
-                        .duration_s = csv.number(2) * unit_s,
-                        .line = csv.line()});
-    }
-    std::ranges::stable_sort(rows, {}, &ImportedRow::place);
-    for (std::size_t i = 1; i < rows.size(); ++i)
-      if (rows[i].place() == rows[i - 1].place())
-        csv.fault_at(rows[i].line, fmt::format("repeats worker {}, step {}, micro-batch {} of line {}", rows[i].worker,
-                                               rows[i].step, rows[i].micro_batch, rows[i - 1].line));
-    csv.check();
-  } catch (const FileFault& fault) {
-    throw ConfigurationFault(fault.what());
+  while (csv.next()) {
+    const auto worker = csv.integer(0, most), step = csv.integer(1, most), micro_batch = csv.integer(3, most);
+    if (csv.number(2) < 0) csv.fault(fmt::format("{} = {}; must be at least 0", column, csv.number(2)));
+    if (worker && step && micro_batch)
+      rows.push_back({.worker = *worker,
+                      .step = *step,
+                      .micro_batch = *micro_batch,
+                      .duration_s = csv.number(2) * unit_s,
+                      .line = csv.line()});
   }
+  std::ranges::stable_sort(rows, {}, &ImportedRow::place);
+  for (std::size_t i = 1; i < rows.size(); ++i)
+    if (rows[i].place() == rows[i - 1].place())
+      csv.fault_at(rows[i].line, fmt::format("repeats worker {}, step {}, micro-batch {} of line {}", rows[i].worker,
+                                             rows[i].step, rows[i].micro_batch, rows[i - 1].line));
+  csv.check();
   if (rows.empty()) throw ConfigurationFault(file + ": there are no rows below the header");
   return rows;
 }
@@ -335,7 +329,8 @@ Action prepare_trace_import(const TraceImportOptions& options) {
         fmt::format("{}: some are JSON and some are not; must be traces of the PyTorch profiler, "
                     "or one CSV file",
                     fmt::join(options.files, ", ")));
-  std::vector<ImportedRow> rows = is_profiler ? rows_of_profiler(options) : rows_of_csv(options);
+  std::vector<ImportedRow> rows =
+      is_profiler ? rows_of_profiler(options) : configured<FileFault>("", [&] { return rows_of_csv(options); });
   const std::size_t left_out = keep_common_steps(rows);
   if (rows.empty())
     throw ConfigurationFault(
