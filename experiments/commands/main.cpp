@@ -141,16 +141,14 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
 // Loads the experiment. For `check` nothing is measured, and for `predict` no files are written.
 Experiment loaded(const CommandLine& line, const MpiSession& session) {
   const bool predicts = line.command == "predict";
-  // Shared, because functions of the experiment use it later to plan tuned runs.
-  const auto meter = std::make_shared<MicroBatchTimer>(
-      MicroBatchTimer::Options{.results_directory = line.options.results_directory,
-                               .remeasure = line.options.rerun && line.side_by_side.job_of.empty(),
-                               .keep = !predicts,
-                               .mpi = &session});
   LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs, .profiles = line.profiles};
   const bool looks = line.command == "check" || line.command == "status";
   const bool measures = !looks && (!line.side_by_side.shares || !line.side_by_side.job_of.empty());
-  if (measures) options.measure = [meter](const MicroBatchWork& work) { return meter->time(work); };
+  if (measures)
+    options.measure = micro_batch_timer({.results_directory = line.options.results_directory,
+                                         .remeasure = line.options.rerun && line.side_by_side.job_of.empty(),
+                                         .keep = !predicts},
+                                        session);
   if (line.command != "check") return load_experiment(line.file, line.overrides, options);
   std::optional<Experiment> experiment;
   std::string faults;

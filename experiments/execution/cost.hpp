@@ -122,34 +122,20 @@ std::string memory_text(double bytes, int digits = 2);  // "0.51 GiB"
 // Returns the parts of at least 1 %, such as "data 0.24 GiB, program 0.17 GiB".
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
 
-// Measures the time of a micro-batch of the experiment's model on this machine, for cluster.micro_batch_s = "measured".
-// Meanwhile other cores compute micro-batches too, because each worker would do so on a core of its own, as far as
-// there are cores. The time is measured once and stored in the experiment's results directory, so that later runs have
-// the same configuration.
-class MicroBatchTimer {
- public:
-  struct Options {
-    std::string results_directory;
-    bool remeasure = false;  // ignore stored times
-    bool keep = true;        // store the time in <results>/<experiment>/measured.json
-    // If not null, rank 0 measures while the other workers' ranks compute. All ranks must make the same calls in the
-    // same order.
-    const MpiSession* mpi = nullptr;
-  };
-  explicit MicroBatchTimer(Options options) : options_(std::move(options)) {}
-
-  // Throws ConfigurationFault if the time cannot be measured or stored, and CannotRun if ranks disagree on the
-  // micro-batch to measure.
-  MeasuredMicroBatch time(const MicroBatchWork& work);
-
- private:
-  const MpiSession* session() const;  // null: this process is the only one
-  // Returns the stored time, or measures it. Calls `on_measure` before it measures.
-  MeasuredMicroBatch kept_or_measured(const MicroBatchWork& work, const std::function<void()>& on_measure) const;
-
-  Options options_;
-  std::map<std::string, MeasuredMicroBatch> known_;  // by MicroBatchWork::key and the other determinants of the time
+struct MicroBatchTimerOptions {
+  std::string results_directory;
+  bool remeasure = false;  // ignore stored times
+  bool keep = true;        // store the time in <results>/<experiment>/measured.json
 };
+
+// Returns a function that measures the time of a micro-batch of the experiment's model on this machine, for
+// cluster.micro_batch_s = "measured". Meanwhile other cores compute micro-batches too, because each worker would do so
+// on a core of its own, as far as there are cores. The time is measured once and stored in the experiment's results
+// directory, so that later runs have the same configuration. Under MPI, rank 0 measures while the other workers' ranks
+// compute, and all ranks must make the same calls in the same order. The session must outlive the function. It throws
+// ConfigurationFault if the time cannot be measured or stored, and CannotRun if ranks disagree on the micro-batch.
+std::function<MeasuredMicroBatch(const MicroBatchWork&)> micro_batch_timer(MicroBatchTimerOptions options,
+                                                                           const MpiSession& session);
 
 double wall_clock_s();
 

@@ -207,6 +207,74 @@ Json measure(const MicroBatchWork& work, int at_once) {
   return fit;
 }
 
+// Returns the stored time, or measures it. Calls `on_measure` before it measures.
+MeasuredMicroBatch kept_or_measured(const MicroBatchWork& work, const MicroBatchTimerOptions& options, bool under_mpi,
+                                    const std::function<void()>& on_measure) {
+  const fs::path file = experiment_directory(options.results_directory, work.experiment) / "measured.json";
+  try {
+    Json entries = entries_of(file);
+    const auto found = std::ranges::find_if(entries, [&](const Json& entry) { return is_of(entry, work); });
+    if (found != entries.end() && !options.remeasure) {
+      check_as_written(*found);
+      return time_of(found->at("micro_batch_s"));
+    }
+    on_measure();
+    // Under MPI the other ranks compute gradients meanwhile, so no threads are needed.
+    const Json measured = measure(work, under_mpi ? 1 : std::min(at_once_of(work), cores_of_this_process()));
+    Json entry = {{"host", host_name()},
+                  {"work", work.key},
+                  {"at_once", at_once_of(work)},
+                  {"micro_batches", work.micro_batches},
+                  {"micro_batch_s", measured}};
+    entry["crc32"] = json_digest(entry);
+    if (found != entries.end())
+      *found = std::move(entry);
+    else
+      entries.push_back(std::move(entry));
+    if (options.keep) {
+      require_no_link(file.parent_path());
+      fs::create_directories(file.parent_path());
+      replace_file(file, entries.dump(2) + "\n");
+    }
+    return time_of(measured);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {
+    throw ConfigurationFault(
+        fmt::format("cluster.micro_batch_s = \"measured\" ({}): {}", file.string(), problem.what()));
+  }
+}
+
+// Returns rank 0's time on all ranks.
+MeasuredMicroBatch agreed_time(const MicroBatchWork& work, const MicroBatchTimerOptions& options,
+                               const MpiSession& session) {
+  const std::string measured = fmt::format("to be measured, for {}", work.key);
+  agree(session, {.fault = {}, .identity = measured, .plan = {{"cluster.micro_batch_s", measured}}});
+  if (!session.active()) return kept_or_measured(work, options, false, [] {});
+  MeasuredMicroBatch value;
+  std::string problem;
+  std::function<void()> meanwhile;  // called until rank 0's value arrives
+  if (session.rank() == 0) {
+    bool is_sent = false;
+    const auto send_decision = [&](bool measures) {
+      if (!std::exchange(is_sent, true)) from_rank_0(session, measures);
+    };
+    try {
+      value = kept_or_measured(work, options, true, [&] { send_decision(true); });
+    } catch (const ConfigurationFault& fault) {
+      problem = fault.what();
+    }
+    send_decision(false);
+  } else {
+    const bool measures = from_rank_0(session, false);
+    if (measures && session.rank() < work.workers) meanwhile = neighbour_of(work);
+  }
+  value.micro_batch_s = from_rank_0(session, value.micro_batch_s, meanwhile);
+  value.fit = from_rank_0(session, value.fit);
+  if (value.micro_batch_s == 0 && !value.fit) throw ConfigurationFault(problem);  // only rank 0 prints it
+  return value;
+}
+
 }  // namespace
 
 double wall_clock_s() {
@@ -259,80 +327,15 @@ LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& w
                                                     : Computed::padded);
 }
 
-const MpiSession* MicroBatchTimer::session() const {
-  return options_.mpi && options_.mpi->active() ? options_.mpi : nullptr;
-}
-
-MeasuredMicroBatch MicroBatchTimer::kept_or_measured(const MicroBatchWork& work,
-                                                     const std::function<void()>& on_measure) const {
-  const fs::path file = experiment_directory(options_.results_directory, work.experiment) / "measured.json";
-  try {
-    Json entries = entries_of(file);
-    const auto found = std::ranges::find_if(entries, [&](const Json& entry) { return is_of(entry, work); });
-    if (found != entries.end() && !options_.remeasure) {
-      check_as_written(*found);
-      return time_of(found->at("micro_batch_s"));
-    }
-    on_measure();
-    // Under MPI the other ranks compute gradients meanwhile, so no threads are needed.
-    const Json measured = measure(work, session() ? 1 : std::min(at_once_of(work), cores_of_this_process()));
-    Json entry = {{"host", host_name()},
-                  {"work", work.key},
-                  {"at_once", at_once_of(work)},
-                  {"micro_batches", work.micro_batches},
-                  {"micro_batch_s", measured}};
-    entry["crc32"] = json_digest(entry);
-    if (found != entries.end())
-      *found = std::move(entry);
-    else
-      entries.push_back(std::move(entry));
-    if (options_.keep) {
-      require_no_link(file.parent_path());
-      fs::create_directories(file.parent_path());
-      replace_file(file, entries.dump(2) + "\n");
-    }
-    return time_of(measured);
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const std::exception& problem) {
-    throw ConfigurationFault(
-        fmt::format("cluster.micro_batch_s = \"measured\" ({}): {}", file.string(), problem.what()));
-  }
-}
-
-MeasuredMicroBatch MicroBatchTimer::time(const MicroBatchWork& work) {
-  const std::string what = fmt::format("{}, {} at once, {} per step", work.key, at_once_of(work), work.micro_batches);
-  if (const auto known = known_.find(what); known != known_.end()) return known->second;
-  if (options_.mpi) {
-    const std::string value = fmt::format("to be measured, for {}", work.key);
-    agree(*options_.mpi, {.fault = {}, .identity = value, .plan = {{"cluster.micro_batch_s", value}}});
-  }
-  MeasuredMicroBatch value;
-  std::string problem;
-  std::function<void()> meanwhile;  // called until rank 0's value arrives
-  if (!session()) {
-    value = kept_or_measured(work, [] {});
-  } else if (session()->rank() == 0) {
-    bool is_sent = false;
-    const auto send_decision = [&](bool measures) {
-      if (!std::exchange(is_sent, true)) from_rank_0(*session(), measures);
-    };
-    try {
-      value = kept_or_measured(work, [&] { send_decision(true); });
-    } catch (const ConfigurationFault& fault) {
-      problem = fault.what();
-    }
-    send_decision(false);
-  } else {
-    const bool measures = from_rank_0(*session(), false);
-    if (measures && session()->rank() < work.workers) meanwhile = neighbour_of(work);
-  }
-  if (session()) {
-    value.micro_batch_s = from_rank_0(*session(), value.micro_batch_s, meanwhile);
-    value.fit = from_rank_0(*session(), value.fit);
-  }
-  if (value.micro_batch_s == 0 && !value.fit) throw ConfigurationFault(problem);  // only rank 0 prints it
-  return known_[what] = value;
+std::function<MeasuredMicroBatch(const MicroBatchWork&)> micro_batch_timer(MicroBatchTimerOptions options,
+                                                                           const MpiSession& session) {
+  // Copies of the function share the times that it has returned.
+  const auto known = std::make_shared<std::map<std::string, MeasuredMicroBatch>>();
+  return [options = std::move(options), &session, known](const MicroBatchWork& work) {
+    const std::string what = fmt::format("{}, {} at once, {} per step", work.key, at_once_of(work), work.micro_batches);
+    if (!known->contains(what)) known->emplace(what, agreed_time(work, options, session));
+    return known->at(what);
+  };
 }
 
 }  // namespace syncopate
