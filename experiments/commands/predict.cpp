@@ -227,16 +227,14 @@ std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
 
 std::vector<std::string> row_of_formula(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
-  return {
-      prediction.formula,
-      seconds(prediction.step_time_s, prediction.step_error_s),
-      speedup(std::isnan(prediction.effective_speedup()) ? std::nullopt : std::optional(prediction.effective_speedup()),
-              prediction.effective_speedup_error()),
-      percent(prediction.drop_rate),
-      percent(prediction.communication_share()),
-      seconds(formula.total_time_s),
-      "",
-      ""};
+  return {prediction.formula,
+          seconds(prediction.step_time_s, prediction.step_error_s),
+          speedup(unless_nan(prediction.effective_speedup()), prediction.effective_speedup_error()),
+          percent(prediction.drop_rate),
+          percent(prediction.communication_share()),
+          seconds(formula.total_time_s),
+          "",
+          ""};
 }
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }

@@ -184,19 +184,16 @@ double record_bytes(const Run& run, bool mpi) {
 }  // namespace
 
 std::optional<double> time_by_finished_runs(const Run& run, std::span<const KnownTime> known) {
-  std::vector<const KnownTime*> alike, of_method;
+  const double planned = Numbers(run).micro_batches;
+  std::vector<double> times_s, of_method_s;
   for (const KnownTime& one : known) {
     if (one.kind != run.timing_class) continue;
-    alike.push_back(&one);
-    if (one.method == run.method) of_method.push_back(&one);
+    times_s.push_back(planned > 0 ? one.host_s / std::max(1.0, one.micro_batches) * planned : one.host_s);
+    if (one.method == run.method) of_method_s.push_back(times_s.back());
   }
-  if (!of_method.empty()) alike = of_method;
-  if (alike.empty()) return {};
-  // Medians, because runs that were suspended, or ran beside other programs, may have taken many times as long.
-  const double planned = Numbers(run).micro_batches;
-  std::vector<double> times_s;
-  for (const KnownTime* one : alike)
-    times_s.push_back(planned > 0 ? one->host_s / std::max(1.0, one->micro_batches) * planned : one->host_s);
+  if (!of_method_s.empty()) times_s = of_method_s;
+  if (times_s.empty()) return {};
+  // The median, because runs that were suspended, or ran beside other programs, may have taken many times as long.
   std::ranges::sort(times_s);
   return (times_s[(times_s.size() - 1) / 2] + times_s[times_s.size() / 2]) / 2;
 }

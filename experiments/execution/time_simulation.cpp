@@ -263,9 +263,9 @@ double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double set
   return kept + dropped > 0 ? dropped / (kept + dropped) : 0;
 }
 
-double share_of(std::initializer_list<Activity> activities, const RunTotals& totals) {
+double share_of(std::initializer_list<Activity> activities, const std::vector<Account>& accounts) {
   double spent_s = 0, all_s = 0;  // may exceed 292 years, the range of Duration
-  for (const Account& account : totals.accounts) {
+  for (const Account& account : accounts) {
     for (const Activity activity : activities) spent_s += to_seconds(account[activity]);
     all_s += to_seconds(account.total());
   }
@@ -328,8 +328,8 @@ class SampleOfRounds {
     return {.time_s = time_s,
             .kept = sum_of(totals.kept),
             .dropped = sum_of(totals.dropped),
-            .communicating_s = time_s * share_of({Activity::communicate}, totals),
-            .computing_s = time_s * share_of({Activity::compute, Activity::discarded}, totals)};
+            .communicating_s = time_s * share_of({Activity::communicate}, totals.accounts),
+            .computing_s = time_s * share_of({Activity::compute, Activity::discarded}, totals.accounts)};
   }
 
   // Measures the round that contains this step, and further whole rounds within `affordable` steps. Two simulations
@@ -635,8 +635,8 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const Rates steady = rates_between(all[first], last);
 
   SimulatedTime result;
-  result.communication_share = share_of({Activity::communicate}, totals);
-  result.computing_share = share_of({Activity::compute, Activity::discarded}, totals);
+  result.communication_share = share_of({Activity::communicate}, totals.accounts);
+  result.computing_share = share_of({Activity::compute, Activity::discarded}, totals.accounts);
   result.longest_round_s = waypoints.longest_s;
   const double kept = sum_of(totals.kept);
   result.whole = has_ended(run, at_most, last, kept, totals);
@@ -739,17 +739,12 @@ std::string magnitude_notes(std::span<const Run> runs, const std::vector<std::op
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& summary = summaries[i];
     if (!summary || summary->status != RunStatus::finished || summary->rounds == 0) continue;
-    double communicating_s = 0, computing_s = 0, all_s = 0;
-    for (const Account& account : summary->accounts) {
-      communicating_s += to_seconds(account[Activity::communicate]);
-      computing_s += to_seconds(account[Activity::compute]) + to_seconds(account[Activity::discarded]);
-      all_s += to_seconds(account.total());
-    }
-    SimulatedSteps simulated_steps{.drop_rate = summary->drop_rate(),
-                                   .communication_share = all_s > 0 ? communicating_s / all_s : 0,
-                                   .computing_share = all_s > 0 ? computing_s / all_s : 1,
-                                   .round = round_of(runs[i], *summary, left),
-                                   .steps = fmt::format("{} steps", summary->steps)};
+    SimulatedSteps simulated_steps{
+        .drop_rate = summary->drop_rate(),
+        .communication_share = share_of({Activity::communicate}, summary->accounts),
+        .computing_share = share_of({Activity::compute, Activity::discarded}, summary->accounts),
+        .round = round_of(runs[i], *summary, left),
+        .steps = fmt::format("{} steps", summary->steps)};
     set_link_shares(simulated_steps, runs[i], static_cast<double>(summary->communicated_bytes), summary->end_time_s);
     notes.add(runs[i], simulated_steps);
   }
