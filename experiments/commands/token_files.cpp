@@ -191,8 +191,8 @@ std::string cannot_be_written(const std::error_code& error) {
   return fmt::format("cannot be written: {}", error.message());
 }
 
-// Returns why the folder cannot be created, or replaced by another one; empty if it can. Creates a folder for a moment
-// beside its place or, if folders above are missing, beside the first of these.
+// Returns why the folder cannot be created, or replaced by another one; empty if it can. Tries to create a file beside
+// the folder or, if folders above are missing, beside the first of these.
 std::string why_not_writable(const path& folder) {
   const auto is_missing = [](const path& part) {
     std::error_code ignored;
@@ -200,14 +200,8 @@ std::string why_not_writable(const path& folder) {
   };
   path above = folder.parent_path();
   while (is_missing(above) && above.has_relative_path()) above = above.parent_path();
-  if (const std::string why = why_no_directory(above); !why.empty())
-    return fmt::format("cannot be written: {} {}", above.string(), why);
-  const path tried = hidden_sibling(above / folder.filename(), partial_kind);
-  std::error_code error, ignored;
-  const auto held = hold_off_end();
-  fs::create_directory(tried, error);
-  fs::remove(tried, ignored);
-  return error ? cannot_be_written(error) : "";
+  const std::string why = why_not_replaceable(above / ".tried");
+  return why.empty() ? "" : fmt::format("cannot be written: {}", why);
 }
 
 // Returns why the folder cannot be replaced by this command's files; empty if it can.

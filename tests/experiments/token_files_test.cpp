@@ -164,7 +164,7 @@ TEST_F(TokenFilesOfTexts, UnusableInputEndsWithStatus2AndOneLineEach) {
               HasSubstr("--to folder: contains shard_train_1.bin, which is not a file of this command"));
   EXPECT_THAT(fault("good.txt --to good.txt"), HasSubstr("--to good.txt: is not a folder"));
   EXPECT_THAT(fault("good.txt --to good.txt/deep/sub"),
-              AllOf(StartsWith("--to good.txt/deep/sub: cannot be written: /"), HasSubstr("/good.txt is a file\n")));
+              AllOf(StartsWith("--to good.txt/deep/sub: cannot be written: /"), HasSubstr("/good.txt: is a file\n")));
   EXPECT_THAT(fault("none.txt --to /proc/x"),
               AllOf(StartsWith("--to /proc/x: cannot be written: "), Not(HasSubstr("none.txt"))))
       << "before the texts are read";
