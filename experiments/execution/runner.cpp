@@ -735,7 +735,7 @@ class ExperimentRunner {
  public:
   // `later`: runs that will follow these; the plan mentions them.
   ExperimentRunner(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
-                   std::span<const Run> later = {})
+                   std::span<const Run> later)
       : experiment_(experiment), options_(options), later_(later), backend_(backend) {}
 
   int run() {
@@ -996,13 +996,7 @@ class ExperimentRunner {
 int start(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend) {
   std::string fault;
   try {
-    if (!experiment.tuning) return ExperimentRunner(experiment, options, backend).run();
-    return run_tuned(experiment, options, backend,
-                     [&backend](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
-                       ExperimentRunner runner(part, how, backend, later);
-                       const int status = runner.run();
-                       return RunsMade{status, runner.summaries()};
-                     });
+    return experiment.tuning ? run_tuned(experiment, options, backend) : make_runs(experiment, options, backend).status;
   } catch (const ResultsDirectoryFault& problem) {
     fault = problem.what();
   } catch (const fs::filesystem_error& problem) {  // results cannot be written into the experiment's directory
@@ -1039,6 +1033,13 @@ std::string judged_again_by_rows(const Experiment& experiment, JudgedClaims judg
 }
 
 }  // namespace
+
+RunsMade make_runs(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
+                   std::span<const Run> later) {
+  ExperimentRunner runner(experiment, options, backend, later);
+  const int status = runner.run();
+  return {status, runner.summaries()};
+}
 
 std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {
   const std::filesystem::path file = experiment_directory(directory, experiment.name) / claims_file;

@@ -35,12 +35,10 @@ void keep_wanted(std::vector<Run>& runs, const Experiment& experiment) {
 
 class TunedExperiment {
  public:
-  TunedExperiment(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
-                  const MakeRuns& make)
+  TunedExperiment(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend)
       : experiment_(experiment),
         options_(options),
         backend_(backend),
-        make_(make),
         tuner_(experiment.tuning, groups_of(experiment)) {}
 
   int run() {
@@ -50,7 +48,7 @@ class TunedExperiment {
     if (speaks()) replace_file(directory() / tuning_file(backend_.mpi != nullptr), to_json(tuning));
     const Experiment tuned = with_best_settings(tuning_lines(tuning));
     if (tuned.runs.empty()) return exit_failure;
-    const int status = make_(tuned, options_, {}).status;
+    const int status = make_runs(tuned, options_, backend_).status;
     return status == exit_success && !all_are_tuned ? exit_failure : status;
   }
 
@@ -68,7 +66,7 @@ class TunedExperiment {
       part.name = experiment_.name;
       part.file = experiment_.file;
       for (const Tuner::Trial& trial : trials) part.runs.push_back(trial.run);
-      const RunsMade made = make_(part, options, experiment_.runs);
+      const RunsMade made = make_runs(part, options, backend_, experiment_.runs);
       if (made.status != exit_success && made.status != exit_failure) return made.status;
       for (std::size_t i = 0; i < trials.size(); ++i) take(trials[i], made.summaries[i]);
     } while (tuner_.extend());
@@ -133,7 +131,6 @@ class TunedExperiment {
   const Experiment& experiment_;
   const RunOptions& options_;
   const ExecutionBackend& backend_;
-  const MakeRuns& make_;
   Tuner tuner_;
   std::map<std::size_t, std::string> reasons_;  // by group: why the first trial without a value has no value
 };
@@ -180,9 +177,8 @@ double until_end(const RunSummary& summary, const std::string& measure) {
 
 }  // namespace
 
-int run_tuned(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
-              const MakeRuns& make) {
-  return TunedExperiment(experiment, options, backend, make).run();
+int run_tuned(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend) {
+  return TunedExperiment(experiment, options, backend).run();
 }
 
 TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& results_directory) {

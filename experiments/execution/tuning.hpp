@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,14 +25,14 @@ struct RunsMade {
   int status = 0;                                    // exit status as in run_experiment
   std::vector<std::optional<RunSummary>> summaries;  // by run; complete on rank 0
 };
-// Executes an experiment's runs. `later`: runs that will follow, to be printed in the plan.
-using MakeRuns = std::function<RunsMade(const Experiment& part, const RunOptions& options, std::span<const Run> later)>;
+// Executes an experiment's runs without tuning. `later`: runs that will follow, to be printed in the plan.
+RunsMade make_runs(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
+                   std::span<const Run> later = {});
 
 // Executes an experiment with [tune]: executes missing trials, extends grids, writes tuning.json into the experiment's
 // directory, and executes the runs with the best settings. Under MPI all ranks call this function, and rank 0's results
 // decide. Returns the exit status of run_experiment, or 1 if a method has no setting that completed all trials.
-int run_tuned(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
-              const MakeRuns& make);
+int run_tuned(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend);
 
 // Returns the trials of the grids in the file, before any grid grows. Empty if the experiment does not tune.
 std::vector<Run> first_trials(const Experiment& experiment);
