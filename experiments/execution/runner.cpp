@@ -885,21 +885,28 @@ class ExperimentRunner {
                     older, older == 1 ? "was" : "were"));
   }
 
+  // Executes and saves a run. If its common phase has failed, saves the run as failed.
   void run_one(std::size_t index, Progress& progress) {
     Run run = experiment_.runs[index];
-    if (run.common_phase && !starts(run, index, progress)) return;
-    progress.begin_run(index + 1, run);
+    std::string fault_of_phase;
+    if (run.common_phase) {
+      const CommonPhase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
+      start_at(run, phase);
+      if (!phase.failure.empty()) fault_of_phase = fmt::format("its common phase failed: {}", phase.failure);
+    }
     const auto save_what_is_there = [&](const Outcome& outcome) {
       if (is_rank_0()) save(index, outcome);
     };
     const CheckpointUse checkpoints = work_.checkpoints_of(run);
-    for (int retries = 0;; ++retries) {
-      const Outcome outcome = execute(run, backend_, progress, save_what_is_there, &checkpoints);
+    for (int retries = fault_of_phase.empty() ? options_.retries : 0;; --retries) {
+      progress.begin_run(index + 1, run);
+      const Outcome outcome = fault_of_phase.empty()
+                                  ? execute(run, backend_, progress, save_what_is_there, &checkpoints)
+                                  : failed_outcome(fault_of_phase);
       if (!is_rank_0()) return;
       save(index, outcome);
       progress.end_run(*runs_.summaries()[index]);
-      if (runs_.summaries()[index]->status != RunStatus::failed || retries >= options_.retries) return;
-      progress.begin_run(index + 1, run);
+      if (runs_.summaries()[index]->status != RunStatus::failed || retries <= 0) return;
     }
   }
 
@@ -939,20 +946,6 @@ class ExperimentRunner {
     const Run& run = experiment_.runs[index];
     require_there(work_.own_directory());
     runs_.settle(index, *work_.save(run, outcome, work_.writes_directory_of(run)));
-  }
-
-  // Lets the run start from the model of its common phase. If the phase has failed, saves the run as failed and returns
-  // false.
-  bool starts(Run& run, std::size_t index, Progress& progress) {
-    const CommonPhase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
-    start_at(run, phase);
-    if (phase.failure.empty()) return true;
-    if (!is_rank_0()) return false;
-    const Outcome outcome = failed_outcome(fmt::format("its common phase failed: {}", phase.failure));
-    progress.begin_run(index + 1, run);
-    save(index, outcome);
-    progress.end_run(*runs_.summaries()[index]);
-    return false;
   }
 
   void report_interruption() const {
