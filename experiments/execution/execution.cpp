@@ -304,6 +304,30 @@ class KeptCounter {
         recent_[place_of(micro_batch)] = micro_batch.step.value() + 1;
     };
   }
+  // Whether the last model is needed: for the loss of each range of lengths, and for the bias of kept gradients.
+  bool needs_model(const Objective* objective) const { return counts() && objective && objective->buffers() == 0; }
+  void serialise(StateArchive& archive) { archive(kept_.by_class, kept_.by_length, recent_); }
+  // Sets the kept samples in rank 0's outcome. Collective under MPI. Requires counts().
+  void report(const ExecutionBackend& backend, const Objective* objective, Outcome& outcome) {
+    if (backend.mpi && !needs_durations()) add_up(*backend.mpi);
+    if (!outcome.totals || !backend.is_rank_0()) return;
+    const RunTotals& totals = *outcome.totals;
+    if (needs_durations() && !(outcome.durations && add(*outcome.durations, totals))) return;
+    Step steps{};
+    for (const StepRow& row : outcome.recording.rows) steps = std::max(steps, row.step);
+    KindCounts offered = offered_in(steps, totals);
+    if (!agrees(offered, totals)) offered = {};
+    outcome.samples = {.by_class = {kept_.by_class, std::move(offered.by_class)},
+                       .by_length = {kept_.by_length, std::move(offered.by_length)},
+                       .longest = kinds_->longest()};
+    if (needs_model(objective) && !outcome.recording.parameters.empty())
+      evaluate(*objective, outcome.recording.parameters.front(), steps, totals, *outcome.samples);
+  }
+
+ private:
+  // The bias is estimated from as many of the last steps as have at most this many samples.
+  static constexpr std::int64_t most_recent_samples = 20'000;
+
   // Counts finished micro-batches. Returns false if some of them were not kept.
   bool add(const std::vector<MicroBatchTime>& durations, const RunTotals& totals) {
     if (std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}) != std::ssize(durations)) return false;
@@ -322,16 +346,6 @@ class KeptCounter {
     reduced(session, recent, MPI_SUM);
     std::ranges::transform(recent, recent_.begin(), [](double step) { return static_cast<std::int64_t>(step); });
   }
-  // Whether the last model is needed: for the loss of each range of lengths, and for the bias of kept gradients.
-  bool needs_model(const Objective* objective) const { return counts() && objective && objective->buffers() == 0; }
-  KeptSamples result(Step steps, const RunTotals& totals) const {
-    KindCounts offered = offered_in(steps, totals);
-    if (!agrees(offered, totals)) offered = {};
-    return {.by_class = {kept_.by_class, std::move(offered.by_class)},
-            .by_length = {kept_.by_length, std::move(offered.by_length)},
-            .longest = kinds_->longest()};
-  }
-  void serialise(StateArchive& archive) { archive(kept_.by_class, kept_.by_length, recent_); }
   void evaluate(const Objective& objective, const std::vector<float>& parameters, Step steps, const RunTotals& totals,
                 KeptSamples& result) const {
     const bool knows_offered = !result.by_class.offered.empty() || !result.by_length.offered.empty();
@@ -345,11 +359,6 @@ class KeptCounter {
         result.test_accuracy.push_back(count > 0 ? static_cast<double>(sums.correct) / count : std::nan(""));
     }
   }
-
- private:
-  // The bias is estimated from as many of the last steps as have at most this many samples.
-  static constexpr std::int64_t most_recent_samples = 20'000;
-
   std::size_t place_of(const MicroBatch& of) const {
     const std::int64_t row = of.step.value() % recent_steps_ * run_.cluster.workers + of.worker.value;
     return static_cast<std::size_t>(row * run_.cluster.micro_batches + of.index);
@@ -402,18 +411,6 @@ class KeptCounter {
   std::vector<std::int64_t> recent_;
 };
 
-// Sets the kept samples in rank 0's outcome. Collective under MPI.
-void report_samples(const ExecutionBackend& backend, const Objective* objective, KeptCounter& kept, Outcome& outcome) {
-  if (backend.mpi && !kept.needs_durations()) kept.add_up(*backend.mpi);
-  if (!outcome.totals || (backend.together() && backend.together()->rank() > 0)) return;
-  if (kept.needs_durations() && !(outcome.durations && kept.add(*outcome.durations, *outcome.totals))) return;
-  Step last_step{};
-  for (const StepRow& row : outcome.recording.rows) last_step = std::max(last_step, row.step);
-  outcome.samples = kept.result(last_step, *outcome.totals);
-  if (kept.needs_model(objective) && !outcome.recording.parameters.empty())
-    kept.evaluate(*objective, outcome.recording.parameters.front(), last_step, *outcome.totals, *outcome.samples);
-}
-
 void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& backend, Progress& progress,
                   const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* use) {
   KeptCounter kept(run);
@@ -462,7 +459,7 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
   if (of_ranks) outcome.host_s += of_ranks->host_s_before();
   outcome.recording = recorder.recording();
   if (backend.mpi) outcome.recording = gather_on_rank_0(*backend.mpi, run, outcome.recording);
-  if (kept.counts()) report_samples(backend, training.objective.get(), kept, outcome);
+  if (kept.counts()) kept.report(backend, training.objective.get(), outcome);
   if (!run.recording.records_durations(backend.mpi != nullptr)) outcome.durations.reset();
   if (!run.recording.parameters) {
     outcome.recording.parameters.clear();
@@ -540,7 +537,7 @@ Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progr
   if (replay_mismatch) {
     const std::string why = fmt::format("checkpoint {}: {}; the run starts from the beginning",
                                         checkpoints->file.string(), *replay_mismatch);
-    if (!backend.together() || backend.together()->rank() == 0) standard_error.write(printable_lines(why) + "\n");
+    if (backend.is_rank_0()) standard_error.write(printable_lines(why) + "\n");
     CheckpointUse from_the_beginning = *checkpoints;
     from_the_beginning.resumes = false;
     return execute(run, backend, progress, before_abort, &from_the_beginning);
