@@ -35,7 +35,9 @@ std::string describe(const Run& run, bool is_tuned) {
                                                   : run.hash);
 }
 
-RunPlan work_of(std::span<const Run> runs, std::span<const Run> later, const CommandLine& line) {
+// Returns the plan of the next `run`. `noun`: "run" or "trial"; `later`: the runs that follow trials.
+std::string plan_line(std::span<const Run> runs, const std::string& noun, std::span<const Run> later,
+                      const CommandLine& line) {
   const std::string& results = line.options.results_directory;
   PlanOptions options{.results = results, .threads = memory_use(line, 0).threads};
   if (line.measures)
@@ -45,13 +47,10 @@ RunPlan work_of(std::span<const Run> runs, std::span<const Run> later, const Com
       work.seed = run.seed;
       return measure_micro_batch_s(*run.training.make_objective(), work);
     };
-  return plan_of(runs, runs_to_do(runs, results, false), later, options);
-}
-
-std::string text_of(const RunPlan& work, const CommandLine& line, const std::string& noun) {
-  const bool may_measure = work.may_measure && !line.measures;
-  return plan_text(work, noun) +
-         (may_measure ? "; --measure times a micro-batch for some seconds to improve this" : "");
+  const RunPlan plan = plan_of(runs, runs_to_do(runs, results, false), later, options);
+  const bool may_measure = plan.may_measure && !line.measures;
+  return fmt::format("# {}{}\n", plan_text(plan, noun),
+                     may_measure ? "; --measure times a micro-batch for some seconds to improve this" : "");
 }
 
 // Returns the settings to try for each method, and the measure that judges them.
@@ -65,8 +64,7 @@ std::string checked_tuning(const Experiment& experiment, const CommandLine& line
       axes += fmt::format("{} {} = {}", axes.empty() ? "" : ",", axis.key, fmt::join(axis.labels, ", "));
     text += fmt::format("#       {}:{}\n", printable(run_label(group.method, group.point)), printable(axes));
   }
-  const std::vector<Run> trials = first_trials(experiment);
-  return text + fmt::format("# {}\n", text_of(work_of(trials, experiment.runs, line), line, "trial"));
+  return text + plan_line(first_trials(experiment), "trial", experiment.runs, line);
 }
 
 std::string note_of_links(std::span<const Run> runs) {
@@ -92,8 +90,7 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
   for (const std::string& note :
        split_lines(note_of_links(experiment.runs) + (experiment.tuning ? "" : magnitude_notes(experiment.runs))))
     result += fmt::format("# {}\n", printable(note));
-  result += experiment.tuning ? checked_tuning(experiment, line)
-                              : fmt::format("# {}\n", text_of(work_of(experiment.runs, {}, line), line, "run"));
+  result += experiment.tuning ? checked_tuning(experiment, line) : plan_line(experiment.runs, "run", {}, line);
   for (const std::string& need : {bytes_line(experiment), memory_line(experiment, use), device_line(experiment, use)})
     if (!need.empty()) result += fmt::format("# {}\n", need);
   for (const std::string& fault : split_lines(missing_devices(experiment).report()))
@@ -104,14 +101,14 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
 // Returns a line for each finished run or common phase whose files have changed.
 std::string damaged(const Experiment& experiment, const std::string& results) {
   std::string text;
-  for (const Run& run : experiment.runs)
+  const auto add = [&](const Run& run, const char* what) {
     if (const std::string damage = damage_of(run_directory(results, run, false)); !damage.empty())
-      text += fmt::format("{}; the next `run` repeats the run\n", damage);
+      text += fmt::format("{}; the next `run` repeats the {}\n", damage, what);
+  };
+  for (const Run& run : experiment.runs) add(run, "run");
   std::set<std::string> seen;
   for (const Run& run : experiment.runs)
-    if (run.common_phase && seen.insert(run.common_phase->hash).second)
-      if (const std::string damage = damage_of(run_directory(results, *run.common_phase, false)); !damage.empty())
-        text += fmt::format("{}; the next `run` repeats the common phase\n", damage);
+    if (run.common_phase && seen.insert(run.common_phase->hash).second) add(*run.common_phase, "common phase");
   return text;
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -224,14 +225,6 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
 
 std::string name_of(const PlannedRun& run) { return fmt::format("{}, seed {}", run.label, run.seed); }
 
-std::string local_time(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm parts{};
-  localtime_r(&seconds, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts)};
-}
-
 std::string heading(const ExperimentStatus& status) {
   if (!status.runs)
     return fmt::format("{}: {} finished, {} failed; for the total number, use the file: syncopate status FILE\n",
@@ -244,8 +237,9 @@ std::string heading(const ExperimentStatus& status) {
   if (!status.left_s) return text + "\n";
   if (number_at_work(status) == 0)
     return text + fmt::format("; no process is running; one process would need about {}\n", clock_text(*status.left_s));
-  const auto end = std::chrono::system_clock::now() + std::chrono::seconds(std::llround(*status.left_s));
-  return text + fmt::format("; about {} left, until {}\n", clock_text(*status.left_s), local_time(end));
+  const std::time_t end = std::time(nullptr) + std::llround(*status.left_s);
+  return text +
+         fmt::format("; about {} left, until {:%Y-%m-%d %H:%M}\n", clock_text(*status.left_s), fmt::localtime(end));
 }
 
 Json json_of(const RunningRun& run) {
