@@ -514,7 +514,8 @@ std::vector<std::string> arguments_of_run(const CommandLine& line) {
   std::vector<std::string> words = {"run", line.file};
   words.insert(words.end(), line.overrides.begin(), line.overrides.end());
   for (const std::string& name : line.profiles) words.insert(words.end(), {"--profile", name});
-  words.insert(words.end(), {"--results", line.options.results_directory, "--quiet"});
+  words.insert(words.end(),
+               {"--limit", std::to_string(line.most_runs), "--results", line.options.results_directory, "--quiet"});
   if (line.options.rerun) words.emplace_back("--rerun");
   return words;
 }

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -211,8 +210,7 @@ class Comparison {
   void launch(const std::vector<std::string>& launcher, const Run& run) {
     const int ranks = ranks_needed(run.cluster.workers, run.algorithm->traits().servers);
     std::vector<std::string> arguments = arguments_of_run(line_);
-    const std::string no_limit = std::to_string(std::numeric_limits<std::int64_t>::max());  // this process checked it
-    arguments.insert(arguments.end(), {"--only", run.hash, "--cluster", "mpi", "--limit", no_limit});
+    arguments.insert(arguments.end(), {"--only", run.hash, "--cluster", "mpi"});
     if (line_.oversubscribes) arguments.emplace_back("--oversubscribe");
     if (run.cluster.measured_micro_batch_s)  // so that it is not measured again
       arguments.insert(arguments.end(),

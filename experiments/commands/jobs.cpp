@@ -119,9 +119,9 @@ struct Division {
 std::vector<std::string> job_arguments(const CommandLine& line, const Division& division, const std::string& call) {
   std::vector<std::string> words = arguments_of_run(line);
   for (const std::string& name : line.only) words.insert(words.end(), {"--only", name});
-  words.insert(words.end(), {"--limit", std::to_string(line.most_runs), "--threads", std::to_string(division.threads),
-                             "--retry", std::to_string(line.options.retries), "--lease-timeout",
-                             fmt::format("{}", line.side_by_side.time_out_s), "--share", "--job-of", call});
+  words.insert(words.end(),
+               {"--threads", std::to_string(division.threads), "--retry", std::to_string(line.options.retries),
+                "--lease-timeout", fmt::format("{}", line.side_by_side.time_out_s), "--share", "--job-of", call});
   // Sanitizers reserve whole address spaces, so they get no memory limit.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   words.insert(words.end(), {"--memory-part", std::to_string(division.memory_bytes)});
