@@ -196,8 +196,7 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
     if (!fs::is_directory("results/runs") && fs::is_directory("results/paper"))
       throw ConfigurationFault(
           "results/runs: no such directory, since nothing has been run here; results/paper contains stored verdicts: "
-          "use "
-          "`syncopate claims results/paper`");
+          "use `syncopate claims results/paper`");
     directories.emplace_back("results/runs");
   }
   for (const std::string& directory : directories)

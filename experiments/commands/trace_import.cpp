@@ -326,8 +326,7 @@ Action prepare_trace_import(const TraceImportOptions& options) {
   const bool is_profiler = std::ranges::all_of(json, std::identity{});
   if (!is_profiler && std::ranges::find(json, true) != json.end())
     throw ConfigurationFault(
-        fmt::format("{}: some are JSON and some are not; must be traces of the PyTorch profiler, "
-                    "or one CSV file",
+        fmt::format("{}: some are JSON and some are not; must be traces of the PyTorch profiler, or one CSV file",
                     fmt::join(options.files, ", ")));
   std::vector<ImportedRow> rows =
       is_profiler ? rows_of_profiler(options) : configured<FileFault>("", [&] { return rows_of_csv(options); });

@@ -494,14 +494,12 @@ class SharedRuns {
   enum class Turn { settled, tried, others };
 
   Turn turn(std::size_t index, Progress& progress) {
-    if (const auto settled = settle_if_done(index, progress)) return *settled;
+    if (settle_if_done(index, progress)) return Turn::settled;
     const Run& run = work_.experiment.runs[index];
     if (sharing_.takes) return take(index, progress);
     if (!run.common_phase) return Turn::others;
     const auto failed = attempts_.of(run.common_phase->hash);
-    if (!attempts_.are_used_up(failed)) return Turn::others;
-    settle_failed(index, fmt::format("its common phase failed: {}", failed->reason), progress);
-    return Turn::settled;
+    return attempts_.are_used_up(failed) ? settle_failed_phase(index, failed->reason, progress) : Turn::others;
   }
 
   Turn take(std::size_t index, Progress& progress) {
@@ -510,18 +508,14 @@ class SharedRuns {
     if (run.common_phase) {
       phase = ready_phase(index, progress);
       if (!phase) return Turn::others;
-      if (!phase->failure.empty()) {
-        settle_failed(index, fmt::format("its common phase failed: {}", phase->failure), progress);
-        return Turn::settled;
-      }
+      if (!phase->failure.empty()) return settle_failed_phase(index, phase->failure, progress);
     }
     const std::unique_ptr<Lease> lease = leases_.take(run.hash);
     if (!lease) return Turn::others;
-    if (const auto settled = settle_if_done(index, progress))
-      return *settled;  // the lease's last owner may have finished it
+    if (settle_if_done(index, progress)) return Turn::settled;  // the lease's last owner may have finished it
     if (gives_up_after_loss(run.hash, *lease)) return Turn::tried;
     attempt(index, *lease, phase, progress);
-    return settle_if_done(index, progress).value_or(Turn::tried);
+    return settle_if_done(index, progress) ? Turn::settled : Turn::tried;
   }
 
   // Executes the run. Publishes its results, or adds its failure to the records of attempts.
@@ -596,18 +590,23 @@ class SharedRuns {
     settle(index, std::move(summary));
   }
 
-  // Returns nullopt if the run must still be executed.
-  std::optional<Turn> settle_if_done(std::size_t index, Progress& progress) {
+  Turn settle_failed_phase(std::size_t index, const std::string& reason, Progress& progress) {
+    settle_failed(index, fmt::format("its common phase failed: {}", reason), progress);
+    return Turn::settled;
+  }
+
+  // Returns false if the run must still be executed.
+  bool settle_if_done(std::size_t index, Progress& progress) {
     const Run& run = work_.experiment.runs[index];
     if (auto summary = done(index)) {
       progress.end_elsewhere(index + 1, run, *summary, !sharing_.takes);
       settle(index, *std::move(summary));
-      return Turn::settled;
+      return true;
     }
     const auto failed = attempts_.of(run.hash);
-    if (!attempts_.are_used_up(failed)) return {};
+    if (!attempts_.are_used_up(failed)) return false;
     settle_failed(index, failed->reason, progress);
-    return Turn::settled;
+    return true;
   }
 
   // Returns the result of the common phase from which a run starts; null: another process is executing the phase.
