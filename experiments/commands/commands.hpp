@@ -59,9 +59,9 @@ int compare(const Experiment& experiment, const CommandLine& line);
 
 // `run --jobs N` and `run --share`: several processes execute an experiment's runs (execution/runner.hpp).
 //
-// Jobs are processes, not threads, because LibTorch's thread pools and settings are per process, and because a crash or
-// a lack of memory then costs only one run. This process starts them, shows progress, replaces crashed jobs, and prints
-// the tables. Other processes may join them, as with `--share`.
+// Jobs are processes, not threads: LibTorch's thread pools and settings are per process, and a crash or a lack of
+// memory costs only one run. This process starts the jobs, shows progress, replaces crashed jobs, and prints the
+// tables. Other processes may join the jobs, as with `--share`.
 struct SideBySideOptions {
   std::string jobs{};                  // --jobs: a number, "auto", or empty
   bool shares = false;                 // --share
@@ -130,7 +130,7 @@ MemoryUse memory_use(const CommandLine& line, int ranks);
 
 // Returns the largest need of a run or trial, as `check` prints it. Empty without runs.
 std::string memory_line(const Experiment& experiment, const MemoryUse& use);
-// As memory_line, for the memory of a GPU; empty for the processor.
+// Returns the same for the memory of each GPU. Empty if all runs use the processor.
 std::string device_line(const Experiment& experiment, const MemoryUse& use);
 
 // Returns the bytes that all workers of a run send: "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB (AdamW)". Names the
@@ -143,8 +143,8 @@ bool has_device_of(const Run& run);
 // Returns a fault for each key that prevents LibTorch from computing runs or common phases on this machine.
 FaultList missing_devices(const Experiment& experiment);
 
-// Throws ConfigurationFault with these faults of the runs (or trials, with [tune]) that must still be executed.
-// `is_mpi_rank`: the cluster of commands other than `compare`, which uses both.
+// Throws ConfigurationFault with the faults of missing_devices, for the runs that must still be executed (with [tune],
+// for these trials). `is_mpi_rank`: whether runs use the MPI cluster; `compare` uses both clusters.
 void refuse_missing_devices(const Experiment& experiment, const CommandLine& line, bool is_mpi_rank);
 
 // Throws ConfigurationFault if a run or trial that must still be executed needs more memory than the limit of --memory
@@ -238,7 +238,7 @@ struct RunningRun {
   std::string since{};    // ISO 8601, by the clock of `host`
   double share_done = 0;  // share of the budget
   bool is_lost = false;   // its process was on this machine and has ended; another process will take over the run
-  double silent_s = 0;  // seconds since the lease was written: this machine's clock minus the file system's time stamp
+  double silent_s = 0;    // seconds since the lease was written, by this machine's clock and the file's time stamp
   double time_out_s = 0;
 
   bool is_silent() const { return is_lost || (time_out_s > 0 && silent_s > time_out_s); }

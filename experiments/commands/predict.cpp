@@ -76,9 +76,9 @@ std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::
   return chosen;
 }
 
-// Returns for each run the index of its baseline: the first one with the same setting, or else the first one at its
-// sweep point. (A swept key that does not affect a baseline gives one run for all values.) If there is no baseline,
-// appends one that is trained like the first run of the setting.
+// Returns the index of each run's baseline. That is the first baseline with the run's setting, or else the first one at
+// its sweep point, because a baseline that a swept key does not affect has one run for all values. If there is none,
+// appends a baseline that is trained like the first run of the setting.
 std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   std::map<std::string, std::size_t> of_setting;
   std::vector<std::size_t> all;
@@ -107,9 +107,9 @@ auto drawn_by(const Run& run) {
   return std::tuple(run.setting, run.own_training, planned_steps(run), run.cluster.measured_micro_batch_s);
 }
 
-// Makes a method's formulas relative to the baseline, which may be trained differently. Multiplies each formula's time
-// of synchronous SGD by the ratio of two step times: the baseline's, and that of synchronous SGD trained like the
-// method (`trained_alike`). Uses the distribution whose time is nearest to the formula's.
+// Makes a method's formulas relative to the baseline, which may be trained differently. `trained_alike`: the formulas
+// of synchronous SGD trained like the method. Multiplies each formula's time of synchronous SGD by the ratio of the
+// baseline's step time to that of `trained_alike`, for the distribution whose time is nearest to the formula's.
 void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& trained_alike,
             const std::vector<FormulaTime>& baseline) {
   if (trained_alike.empty() || baseline.empty()) return;
@@ -126,8 +126,8 @@ void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& 
   }
 }
 
-// Makes each formula relative to one of another method: to the one with the same distribution, or else to one that is
-// also sampled (or also not sampled). If the other method has no formulas, there is no S_eff.
+// Makes each formula relative to a formula of another method. Prefers one with the same distribution, then one that is
+// sampled if and only if this one is. If the other method has no formulas, there is no S_eff.
 void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& of_other) {
   for (FormulaTime& formula : formulas) {
     Prediction& prediction = formula.prediction;
@@ -309,8 +309,8 @@ std::string edges_of(const PredictedMethod& best, std::span<const PredictedMetho
   return text;
 }
 
-// Predicts steps and time to the target. Simulates only the steps that are needed if the whole run is too long to
-// simulate, or has another pace or batch than its first steps. Returns nullopt if even these steps are too many.
+// Predicts steps and time to the target. If the whole run is too long to simulate, or differs in pace or batch from its
+// first steps, simulates only the steps to the target. Returns nullopt if even these steps are too many.
 std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional<SimulatedTime>& whole,
                                              const StepsByBatch& target) {
   constexpr int most_rounds = 4;  // iterations in which the number of steps is improved

@@ -254,8 +254,8 @@ SimulatedRunCheckpoints::SimulatedRunCheckpoints(const Run& run, const Checkpoin
 
 SimulatedRunCheckpoints::~SimulatedRunCheckpoints() { log_.at_position = log_.between_steps = nullptr; }
 
-// Returns the identity of an undivided run. It has the entries of divided runs too, so that messages can explain why
-// the run does not resume from the checkpoint of a divided one.
+// Returns the identity of an undivided run. It also has the entries of divided runs, so that messages can explain why
+// the run does not resume from a divided run's checkpoint.
 CheckpointIdentity SimulatedRunCheckpoints::own_identity() const {
   return checkpoint_identity(run_, {{"number of processes", "1"}, {"process", "none"}});
 }

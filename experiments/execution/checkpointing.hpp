@@ -1,7 +1,7 @@
 // Checkpoints of one run, on the simulated cluster and under MPI.
 //
-// The checkpoint of a simulated run contains the number of steps, the checkpoint log, the evaluations, and live values:
-// models and gradients that are still needed. A resumed run first replays the log without the arithmetic
+// The checkpoint of a simulated run contains the number of steps, the checkpoint log, the evaluations, and the models
+// and gradients that are still needed. A resumed run first replays the log without the arithmetic
 // (workers/training/checkpoint_log.hpp). This restores programs, clocks, rows and counts. Time-only runs have no
 // checkpoints, because a replay would take as long as the run.
 //
@@ -9,9 +9,9 @@
 // until the file is on the disk, unless several processes divide the run.
 //
 // Programs may be thousands of tasks, or minutes, ahead of the arithmetic. So that at most one interval of work is
-// lost, the run stops after a number of steps and consults the clock. From its pace so far it estimates the number of
-// steps in an interval, but it stops after at most twice the number of steps whose time is known. In the last tenth of
-// the interval it stops at the end of a round, where few values are alive. Processes that divide a simulation stop
+// lost, the run stops after a number of steps and consults the clock. It estimates the number of steps in an interval
+// from its pace so far, but stops after at most twice the number of steps whose time is known. In the last tenth of the
+// interval it stops at the end of a round, where few values are alive. Processes that divide a simulation stop
 // after the same steps, which the first process announces, and each writes a part of the checkpoint.
 #pragma once
 

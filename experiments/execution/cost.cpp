@@ -118,9 +118,9 @@ double program_bytes(bool trains_network) {
   return trains_network && !has_library ? resident + library_bytes : resident;
 }
 
-// Returns the number of vectors per worker for compressed exchanges: residuals (values that the worker has not sent
-// yet) and two packets, one being sent and one being received. Does not count rows of embeddings, because their number
-// is small and not known in advance.
+// Returns the number of vectors per worker for compressed exchanges. These are residuals (values that the worker has
+// not sent yet), a packet that is being sent, and one that is being received. Does not count rows of embeddings,
+// because their number is small and not known in advance.
 double compression_vectors(const Run& run) {
   if (!run.algorithm->compression()) return 0;
   const KnownExchanges known = known_exchanges(run);

@@ -79,8 +79,8 @@ std::string plan_text(const RunPlan& plan, const std::string& noun = "run");
 // Returns a size with two digits, such as "1.6 MB".
 std::string size_text(double bytes);
 
-// The estimated peak of resident memory, in bytes, of a process that executes a run. A run that does not fit can thus
-// be refused before it starts, instead of being killed.
+// The estimated peak of resident memory, in bytes, of a process that executes a run. With this estimate, a run that
+// does not fit is refused before it starts, instead of being killed.
 // Checks:  against the peaks of real runs (tests/experiments/memory_test.cpp has the bounds).
 struct MemoryNeed {
   double program = 0;  // the process itself, and the libraries that train networks
@@ -147,8 +147,8 @@ double wall_clock_s();
 double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
                              const std::function<double()>& now_s = wall_clock_s);
 
-// Measures micro-batches of sequences. Times 24 micro-batches with different numbers of tokens in turn, several times
-// each, and fits the cost to the medians. The micro-batches come from `calibration_epoch`, which no run reaches.
+// Measures micro-batches of sequences. Times 24 micro-batches with different numbers of tokens, several times each, and
+// fits the cost to the medians. The micro-batches come from `calibration_epoch`, which no run reaches.
 LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
                              const std::function<double()>& now_s = wall_clock_s);
 inline constexpr std::int64_t calibration_epoch = 1'000'000;

@@ -325,7 +325,7 @@ class KeptCounter {
   }
 
  private:
-  // The bias is estimated from as many of the last steps as have at most this many samples.
+  // The bias is estimated from the last steps, which together have at most this many samples.
   static constexpr std::int64_t most_recent_samples = 20'000;
 
   // Counts finished micro-batches. Returns false if some of them were not kept.

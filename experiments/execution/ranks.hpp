@@ -1,7 +1,6 @@
 // Messages between the ranks of a launch, before runs and between them. First the ranks agree on what to run. If one
 // rank cannot run, or would run something different, none runs, and rank 0 reports that rank, its host and the reason.
-// agree() is the ranks' first collective operation, because ranks may call it from different places: for example, one
-// rank after a fault in its command line.
+// agree() is the ranks' first collective operation, because a rank with a fault in its command line must reach it, too.
 #pragma once
 
 #include <functional>

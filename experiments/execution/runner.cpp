@@ -93,8 +93,8 @@ struct Work {
   }
 
   // Publishes a run's outcome and, unless the run failed, removes its checkpoint. Returns the summary; nullopt if
-  // another process has published the run. If the outcome cannot be written, the summary says that the run failed; but
-  // a fault of the disk is thrown as fs::filesystem_error, because later runs could not be written either.
+  // another process has published the run. If the outcome cannot be written, the summary says that the run failed.
+  // Throws fs::filesystem_error for a fault of the disk, because later runs could not be written either.
   std::optional<RunSummary> save(const Run& run, const Outcome& outcome, const Publish& publish) const {
     RunSummary summary = summarise(run, outcome);
     try {
@@ -454,10 +454,10 @@ class SharedRuns {
     if (sharing_.speaks) save_plan(folder_, work.experiment.runs);
   }
 
-  // Executes the runs to do, or waits until other processes have done so. Returns the number of runs that are not done,
-  // which is 0 unless this process must not wait, or all processes that execute runs have ended. `damaged_phases`: by
-  // their first runs; these phases are repeated even if no run needs them. Throws Interrupted. Throws
-  // fs::filesystem_error if the folders have been deleted or cannot be written.
+  // Executes the runs to do, or waits until other processes have done so. Returns the number of runs that are not done.
+  // It is above 0 only if this process must not wait, or if all processes that execute runs have ended.
+  // `damaged_phases`: by their first runs; these phases are repeated even if no run needs them. Throws Interrupted.
+  // Throws fs::filesystem_error if the folders have been deleted or cannot be written.
   std::size_t make(const std::map<std::size_t, std::string>& damaged_phases, Progress& progress) {
     using Clock = std::chrono::steady_clock;
     std::vector<std::size_t> open;
@@ -1001,8 +1001,7 @@ int start(const Experiment& experiment, const RunOptions& options, const Executi
 }
 
 // Judges an experiment's claims again after they alone have changed in its file. Uses the rows in runs.csv beside
-// `file`, which holds the former verdicts, and replaces these. Returns the scoreboard; empty if rows of some runs are
-// missing.
+// `file`, and replaces the verdicts in `file`. Returns the scoreboard; empty if rows of some runs are missing.
 std::string judged_again_by_rows(const Experiment& experiment, JudgedClaims judged, const fs::path& file,
                                  std::size_t width) {
   const fs::path table = file.parent_path() / "runs.csv";

@@ -357,10 +357,10 @@ class SampleOfRounds {
   double longest_round_s_ = 0;
 };
 
-// Bounds for notes that ask whether a key is in the right unit. The first three are for communication: with servers and
+// Bounds for notes that ask whether a key is in the right unit. The first three are for communication. With servers and
 // gossip, much of a message's time counts as waiting, so a small share of computing says more than a large share of
-// communication. But workers also wait for slow workers. So communication must in addition take much longer than
-// computing. The last two are for DropCompute's `threshold_s`.
+// communication. Workers also wait for slow workers, so communication must also take much longer than computing. The
+// last two bounds are for DropCompute's `threshold_s`.
 constexpr double nearly_all = 0.99;     // least share of communication in the time
 constexpr double hardly_any = 0.01;     // or largest share of computing in the time,
 constexpr double much_longer = 10;      // if communication takes at least this multiple of computing
