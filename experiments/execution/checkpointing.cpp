@@ -524,7 +524,6 @@ void MpiRunCheckpoints::publish_if_there() {
   CheckpointParts common = *std::exchange(open_, std::nullopt);
   settle_published();
   double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
-  publishing_ = common.number;
   published_ = std::async(std::launch::async, [file = use_.file, below = use_.below, identity = identity({}),
                                                common = std::move(common), host_s, named = named_]() mutable {
     std::optional<CheckpointWriter> writer;
@@ -540,14 +539,14 @@ void MpiRunCheckpoints::publish_if_there() {
       throw;
     }
     remove_parts(file, common.number, common.number);
+    return common.number;
   });
 }
 
 void MpiRunCheckpoints::settle_published() {
   if (!published_.valid()) return;
   try {
-    published_.get();
-    named_ = publishing_;
+    named_ = published_.get();
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {

@@ -161,14 +161,12 @@ class MpiRunCheckpoints : public CheckpointStore {
   double host_s_before_ = 0;
   bool resumes_ = false;
   bool has_failed_ = false;  // only the first failure is reported
-  // Rank 0: number of the newest complete checkpoint, whose parts are kept, and of the checkpoint that is being
-  // published.
-  std::int64_t named_ = -1, publishing_ = -1;
+  std::int64_t named_ = -1;  // rank 0: number of the newest complete checkpoint, whose parts are kept
   std::unique_ptr<CheckpointReader> reader_;
   std::future<void> on_its_way_;          // this rank's part, while it is written to the disk; its destructor waits
   std::optional<std::int64_t> unwanted_;  // a part of this rank to remove, because other ranks failed to write theirs
   std::optional<CheckpointParts> open_;   // rank 0: a checkpoint that all ranks have written, but is not published yet
-  std::future<void> published_;           // rank 0: the publication in progress
+  std::future<std::int64_t> published_;   // rank 0: the publication in progress; returns the checkpoint's number
 };
 
 }  // namespace syncopate

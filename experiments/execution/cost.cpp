@@ -308,9 +308,9 @@ std::string size_text(double bytes) {
 }
 
 std::string plan_text(const RunPlan& plan, const std::string& noun) {
-  std::string text = fmt::format("{} {}{}", plan.runs, noun, plan.runs == 1 ? "" : "s");
+  std::string text = counted(plan.runs, noun);
   if (plan.finished > 0) text += fmt::format(", {} finished", plan.finished);
-  if (plan.later > 0) text += fmt::format(", then {} run{}", plan.later, plan.later == 1 ? "" : "s");
+  if (plan.later > 0) text += fmt::format(", then {}", counted(plan.later, "run"));
   if (plan.finished == plan.runs && plan.later == 0) return text;
   if (!plan.division.empty()) text += fmt::format(", {}", plan.division);
   if (!plan.time_s && !plan.bytes) return text + "; time and disk space are unknown until some are finished";
@@ -364,7 +364,7 @@ std::string parts_text(const Run& run, const MemoryNeed& need, int threads) {
   const auto parameters = static_cast<double>(run.training.parameter_bytes.value()) / sizeof(float);
   add(fmt::format("models, optimizer states and gradients ({:.0f} times {:.3g} parameters)", need.vectors, parameters),
       need.models);
-  add(fmt::format("gradient computation on {} thread{}", threads, threads == 1 ? "" : "s"), need.passes);
+  add(fmt::format("gradient computation on {}", counted(threads, "thread")), need.passes);
   add("data", need.data);
   add(fmt::format("{} simulated workers", run.cluster.workers), need.workers);
   add("rows", need.records);

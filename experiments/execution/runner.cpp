@@ -463,7 +463,6 @@ class SharedRuns {
     std::vector<std::size_t> open;
     for (std::size_t index = 0; index < work_.experiment.runs.size(); ++index)
       if (runs_.is_to_do(index)) open.push_back(index);
-    ended_ = work_.experiment.runs.size() - open.size();
     if (sharing_.start_others) sharing_.start_others();
     bool is_last_look = false;
     while (!open.empty()) {
@@ -481,7 +480,8 @@ class SharedRuns {
       if (sharing_.takes && !sharing_.waits) break;
       if (is_last_look) break;
       is_last_look = !sharing_.takes && !sharing_.others_are_there();
-      if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
+      const std::chrono::duration<double> look = Clock::now() - begin;
+      if (!is_last_look) wait_for_others(progress, work_.experiment.runs.size() - open.size(), look.count());
     }
     for (const auto& [index, damage] : damaged_phases)  // does nothing if another process is repeating the phase
       if (sharing_.takes) ready_phase(index, progress);
@@ -575,11 +575,6 @@ class SharedRuns {
     return false;
   }
 
-  void settle(std::size_t index, RunSummary summary) {
-    ++ended_;
-    runs_.settle(index, std::move(summary));
-  }
-
   void settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
     const Run& run = work_.experiment.runs[index];
     auto recorded = summary_of(work_.directory_of(run), run);
@@ -587,7 +582,7 @@ class SharedRuns {
     RunSummary summary = has_record ? *std::move(recorded) : summarise(run, failed_outcome(reason));
     if (!sharing_.takes)
       progress.end_elsewhere(index + 1, run, summary, true);  // otherwise the process that executed the run reports it
-    settle(index, std::move(summary));
+    runs_.settle(index, std::move(summary));
   }
 
   Turn settle_failed_phase(std::size_t index, const std::string& reason, Progress& progress) {
@@ -600,7 +595,7 @@ class SharedRuns {
     const Run& run = work_.experiment.runs[index];
     if (auto summary = done(index)) {
       progress.end_elsewhere(index + 1, run, *summary, !sharing_.takes);
-      settle(index, *std::move(summary));
+      runs_.settle(index, *std::move(summary));
       return true;
     }
     const auto failed = attempts_.of(run.hash);
@@ -664,14 +659,14 @@ class SharedRuns {
   }
 
   // Waits for nine times `look_s`, which is the time that the last check of all runs took. So checks take at most a
-  // tenth of the time.
-  void wait_for_others(Progress& progress, double look_s) {
+  // tenth of the time. `ended`: number of runs that are done.
+  void wait_for_others(Progress& progress, std::size_t ended, double look_s) {
     const std::vector<LeaseNote> held = leases_.held();
     std::vector<Progress::Elsewhere> under_way = common_phases_elsewhere(held, progress);
     for (const LeaseNote& note : held)
       for (const Run& run : work_.experiment.runs)
         if (run.hash == note.what) under_way.push_back({.run = &run, .share = note.share_done});
-    progress.show_elsewhere(ended_, under_way);
+    progress.show_elsewhere(ended, under_way);
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::max(0.1, 9 * look_s));
     while (std::chrono::steady_clock::now() < until) {
       throw_if_interrupted();
@@ -721,8 +716,7 @@ class SharedRuns {
   Leases leases_;
   AttemptRecords attempts_;
   std::map<std::size_t, std::string> looked_at_{};  // by run: identity of a directory without the finished run
-  std::size_t ended_ = 0;
-  std::set<std::string> counted_phases_{};  // common phases whose end the progress has counted
+  std::set<std::string> counted_phases_{};          // common phases whose end the progress has counted
 };
 
 void report_error(const RunOptions& options, const std::string& text) {
@@ -769,8 +763,8 @@ class ExperimentRunner {
     progress.expect(std::move(expected_s));
     report_skipped(progress);
     if (backend_.processes && runs_.number_to_do() > 0)
-      progress.note(fmt::format("{} processes divide each run, by {} thread{} each", backend_.processes->size(),
-                                backend_.threads, backend_.threads == 1 ? "" : "s"));
+      progress.note(fmt::format("{} processes divide each run, by {} each", backend_.processes->size(),
+                                counted(backend_.threads, "thread")));
     if (options_.sharing) return make_shared(progress);
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       if (interrupted()) throw Interrupted();

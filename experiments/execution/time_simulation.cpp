@@ -465,8 +465,7 @@ class Notes {
     std::string text;
     for (const Note& note : notes_) {
       const std::size_t others = note.points.size() - 1;
-      text += fmt::format("{}{}: {}\n", note.label,
-                          others == 0 ? "" : fmt::format(", and at {} other point{}", others, others == 1 ? "" : "s"),
+      text += fmt::format("{}{}: {}\n", note.label, others == 0 ? "" : ", and at " + counted(others, "other point"),
                           note.text);
     }
     return text;
