@@ -336,15 +336,11 @@ class KeptCounter {
   }
   // Sums the counts of all ranks on rank 0.
   void add_up(const MpiSession& session) {
-    std::vector<double> counts(kept_.by_class.begin(), kept_.by_class.end());
-    counts.insert(counts.end(), kept_.by_length.begin(), kept_.by_length.end());
-    reduced(session, counts, MPI_SUM);
-    auto next = counts.begin();
-    for (std::vector<std::int64_t>* const kinds : {&kept_.by_class, &kept_.by_length})
-      for (std::int64_t& kind : *kinds) kind = static_cast<std::int64_t>(*next++);
-    std::vector<double> recent(recent_.begin(), recent_.end());
-    reduced(session, recent, MPI_SUM);
-    std::ranges::transform(recent, recent_.begin(), [](double step) { return static_cast<std::int64_t>(step); });
+    for (std::vector<std::int64_t>* const own : {&kept_.by_class, &kept_.by_length, &recent_}) {
+      std::vector<double> sums(own->begin(), own->end());
+      reduced(session, sums, MPI_SUM);
+      std::ranges::transform(sums, own->begin(), [](double sum) { return static_cast<std::int64_t>(sum); });
+    }
   }
   void evaluate(const Objective& objective, const std::vector<float>& parameters, Step steps, const RunTotals& totals,
                 KeptSamples& result) const {

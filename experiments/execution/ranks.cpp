@@ -23,6 +23,14 @@
 
 namespace syncopate {
 
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<RankReport, AnyJson>& report) {
+  members("host", report.host);
+  members("fault", report.handshake.fault);
+  members("identity", report.handshake.identity);
+  members("plan", report.handshake.plan);
+}
+
 namespace {
 
 constexpr bool cores_suffice = false;  // waiting ranks yield their cores to other ranks
@@ -112,21 +120,6 @@ std::string explain_difference(const std::vector<RankReport>& reports) {
   for (std::size_t i = 0; i < std::min(lines.size(), most_lines); ++i) text += "\n  " + lines[i];
   if (lines.size() > most_lines) text += fmt::format("\n  ... and {} other keys", lines.size() - most_lines);
   return text + "\nnothing was run";
-}
-
-std::string to_text(const RankReport& report) {
-  const Json json = {{"host", report.host},
-                     {"fault", report.handshake.fault},
-                     {"identity", report.handshake.identity},
-                     {"plan", report.handshake.plan}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-RankReport from_text(const std::string& text) {
-  const Json json = Json::parse(text);
-  return {.host = json.at("host"),
-          .handshake = {
-              .fault = json.at("fault"), .identity = json.at("identity"), .plan = json.at("plan").get<KeyValues>()}};
 }
 
 bool all_agree(const MpiSession& session, const RankHandshake& own) {
@@ -220,9 +213,9 @@ void agree(const MpiSession& session, const RankHandshake& own) {
     return;
   }
   if (all_agree(session, own)) return;
+  const std::string report = Json(RankReport{host_name(), own}).dump(-1, ' ', false, Json::error_handler_t::replace);
   std::vector<RankReport> reports;
-  for (const std::string& text : texts_on_rank_0(session, to_text({host_name(), own})))
-    reports.push_back(from_text(text));
+  for (const std::string& text : texts_on_rank_0(session, report)) reports.push_back(Json::parse(text));
   throw CannotRun(reports.empty() ? "the ranks of this launch do not agree; rank 0 prints the reason"
                                   : explain_disagreement(reports));
 }
