@@ -107,13 +107,10 @@ std::vector<NameGroup> name_groups();
 // Returns the keys of a name: those in its table, or those that exist only with this name.
 std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name);
 
-// Returns names and sentences. `kind` is one of listed_kinds, or empty for all of them.
-std::string listing(std::string_view kind);
-
-// Returns the description of a name with its keys, of a key, or of a kind. For any other word, returns the names and
-// keys whose sentences contain it. If there are none, returns an empty text, and unlisted() returns the message.
+// Returns the names of a kind (empty: of all kinds) with their sentences, or the description of a name with its keys, or
+// of a key. For any other word, returns the names and keys whose sentences contain it. Throws ConfigurationFault if
+// there are none; the message suggests the nearest name.
 std::string listing_of(std::string_view name);
-std::string unlisted(std::string_view name);
 
 // `list --write-pages`: pages that are generated from the same tables.
 inline constexpr const char* command_that_writes = "./dev list --write-pages";
@@ -136,9 +133,6 @@ std::string device_line(const Experiment& experiment, const MemoryUse& use);
 // Returns the bytes that all workers of a run send: "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB (AdamW)". Names the
 // methods whose schedules do not determine them.
 std::string bytes_line(const Experiment& experiment);
-
-// Whether LibTorch can compute on the run's device and in its precision on this machine.
-bool has_device_of(const Run& run);
 
 // Returns a fault for each key that prevents LibTorch from computing runs or common phases on this machine.
 FaultList missing_devices(const Experiment& experiment);
@@ -217,11 +211,8 @@ struct TargetRuns {
 };
 
 // Reads the runs below the directory. Throws ConfigurationFault if there are no runs, several methods or targets, no
-// noise scale, no target, or no run that reached its target.
-TargetRuns read_target_runs(const std::string& directory);
-
-// Throws ConfigurationFault if a run of the experiment has a different target.
-void check_target(const Experiment& experiment, const TargetRuns& target);
+// noise scale, no target, or no run that reached its target, and if a run of the experiment has a different target.
+TargetRuns read_target_runs(const std::string& directory, const Experiment& experiment);
 
 // Adds a PredictedTarget to each simulated method.
 void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target);

@@ -404,8 +404,6 @@ std::string bytes_line(const Experiment& experiment) {
   return text + " see `predict`";
 }
 
-bool has_device_of(const Run& run) { return why_missing(run.training.arithmetic).empty(); }
-
 FaultList missing_devices(const Experiment& experiment) {
   // With [tune] the trials have all values that the runs may get.
   const std::vector<Run> trials = first_trials(experiment);

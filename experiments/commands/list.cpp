@@ -379,6 +379,17 @@ std::string section_by_names(const std::vector<KeyDescription>& keys, const Name
   return text;
 }
 
+std::string unlisted(std::string_view name) {
+  std::vector<std::string> known(listed_kinds.begin(), listed_kinds.end());
+  for (const NameGroup& group : name_groups())
+    for (const ListedName& row : group.names) known.emplace_back(row.name);
+  for (const KeyDescription& key : keys_of_file()) known.push_back(key.path);
+  return fmt::format(
+      "list {}: no such name, and no description contains this word; must be one of {}, or a name or key of an "
+      "experiment file{}",
+      name, fmt::join(listed_kinds, ", "), suggestion(name, known));
+}
+
 }  // namespace
 
 std::vector<NameGroup> name_groups() {
@@ -412,39 +423,23 @@ std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view nam
   return keys_among(keys_of_file(group.around), group, name);
 }
 
-std::string listing(std::string_view kind) {
-  std::string result;
-  for (const NameGroup& group : name_groups()) {
-    if (!kind.empty() && group.kind != kind) continue;
-    result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group));
-  }
-  return result;
-}
-
 std::string listing_of(std::string_view name) {
-  if (std::ranges::find(listed_kinds, name) != listed_kinds.end()) return listing(name);
+  const bool is_kind = name.empty() || std::ranges::find(listed_kinds, name) != listed_kinds.end();
   std::string result;
-  for (const NameGroup& group : name_groups())
+  const auto add = [&result](const std::string& part) { result += (result.empty() ? "" : "\n") + part; };
+  for (const NameGroup& group : name_groups()) {
+    if (name.empty() || group.kind == name) add(listing_of(group));
     for (const ListedName& row : group.names)
-      if (row.name == name) result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group, row));
-  if (!result.empty() || name.empty()) return result;
+      if (!is_kind && row.name == name) add(listing_of(group, row));
+  }
+  if (!result.empty()) return result;
   const std::string keys = listing_of_key(name), mentions = mentions_of(name);
+  if (keys.empty() && mentions.empty()) throw ConfigurationFault(unlisted(name));
   if (mentions.empty()) return keys;
   return keys +
          (keys.empty() ? fmt::format("no name or key is called \"{}\"; it is mentioned here:\n", name)
                        : "\nit is also mentioned here:\n") +
          mentions;
-}
-
-std::string unlisted(std::string_view name) {
-  std::vector<std::string> known(listed_kinds.begin(), listed_kinds.end());
-  for (const NameGroup& group : name_groups())
-    for (const ListedName& row : group.names) known.emplace_back(row.name);
-  for (const KeyDescription& key : keys_of_file()) known.push_back(key.path);
-  return fmt::format(
-      "list {}: no such name, and no description contains this word; must be one of {}, or a name or key of an "
-      "experiment file{}",
-      name, fmt::join(listed_kinds, ", "), suggestion(name, known));
 }
 
 std::string reference_page() {

@@ -42,7 +42,7 @@ std::string plan_line(std::span<const Run> runs, const std::string& noun, std::s
   PlanOptions options{.results = results, .threads = memory_use(line, 0).threads};
   if (line.measures)
     options.measure = [](const Run& run) -> std::optional<double> {
-      if (!has_device_of(run)) return std::nullopt;
+      if (!why_no_arithmetic(run.training.arithmetic).empty()) return std::nullopt;
       MicroBatchWork work;
       work.seed = run.seed;
       return measure_micro_batch_s(*run.training.make_objective(), work);
@@ -214,10 +214,7 @@ void prepare_experiment(Task& task, const MpiSession& session) {
     refuse_missing_devices(*task.experiment, line, use.is_mpi_rank);
   if (line.command == "check" || line.command == "run") refuse_beyond_memory(*task.experiment, line, use);
   if (line.command == "predict") check_against(*task.experiment, line.against);
-  if (!line.target_runs.empty()) {
-    task.target = read_target_runs(line.target_runs);
-    check_target(*task.experiment, *task.target);
-  }
+  if (!line.target_runs.empty()) task.target = read_target_runs(line.target_runs, *task.experiment);
 }
 
 Task prepare(int argc, char** argv, const MpiSession& session) {
@@ -226,8 +223,7 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   if (line.command.empty()) {
     task.action = printing(line.answer);
   } else if (line.command == "list") {
-    const std::string text = line.listed.empty() ? listing("") : listing_of(line.listed);
-    if (text.empty()) throw ConfigurationFault(unlisted(line.listed));
+    const std::string text = listing_of(line.listed);
     task.action = line.writes_pages ? Action([] { write_pages(std::filesystem::current_path()); }) : printing(text);
   } else if (line.command == "table") {
     task.action = printing(tables_of(line.tables, terminal_columns(STDOUT_FILENO)));

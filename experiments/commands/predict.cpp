@@ -439,7 +439,7 @@ std::string predictions_json(const std::string& experiment, std::span<const Pred
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-TargetRuns read_target_runs(const std::string& directory) {
+TargetRuns read_target_runs(const std::string& directory, const Experiment& experiment) {
   const auto fault = [&](const std::string& why) {
     return ConfigurationFault(fmt::format("--to-target {}: {}", directory, why));
   };
@@ -472,10 +472,6 @@ TargetRuns read_target_runs(const std::string& directory) {
   target.steps.least /= target.count;
   target.steps.times_batch /= target.count;
   target.steps.mean_noise_scale /= target.count;
-  return target;
-}
-
-void check_target(const Experiment& experiment, const TargetRuns& target) {
   for (const Run& run : experiment.runs) {
     const EvaluationPlan& plan = run.evaluation;
     const bool is_other = plan.target_accuracy != target.accuracy || plan.target_loss != target.loss;
@@ -486,6 +482,7 @@ void check_target(const Experiment& experiment, const TargetRuns& target) {
         experiment.file, target_text(plan.target_accuracy, plan.target_loss), printable(target.method),
         target_text(target.accuracy, target.loss)));
   }
+  return target;
 }
 
 void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target) {
