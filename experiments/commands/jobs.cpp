@@ -138,6 +138,41 @@ std::ptrdiff_t runs_left(const Experiment& experiment, const RunOptions& options
   return std::max(count(trials), experiment.tuning ? std::ssize(experiment.runs) : count(experiment.runs));
 }
 
+// The run that needs the most memory; null without runs.
+struct LargestNeed {
+  const Run* run = nullptr;
+  MemoryNeed need{};
+};
+
+LargestNeed largest_need(std::span<const Run* const> runs, const MemoryUse& use) {
+  LargestNeed largest;
+  for (const Run* run : runs)
+    if (const MemoryNeed need = memory_need(*run, use); !largest.run || need.total() > largest.need.total())
+      largest = {run, need};
+  return largest;
+}
+
+// Returns, for example, "0.51 GiB".
+std::string memory_text(double bytes, int digits = 2) { return fmt::format("{:.{}g} GiB", bytes / (1 << 30), digits); }
+
+// Returns the parts of at least 1 %, such as "data 0.24 GiB, program 0.17 GiB".
+std::string parts_text(const Run& run, const MemoryNeed& need, int threads) {
+  std::string parts;
+  const auto add = [&](const std::string& what, double bytes) {
+    if (bytes >= 0.01 * need.total())
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", what, memory_text(bytes));
+  };
+  const auto parameters = static_cast<double>(run.training.parameter_bytes.value()) / sizeof(float);
+  add(fmt::format("models, optimizer states and gradients ({:.0f} times {:.3g} parameters)", need.vectors, parameters),
+      need.models);
+  add(fmt::format("gradient computation on {}", counted(threads, "thread")), need.passes);
+  add("data", need.data);
+  add(fmt::format("{} simulated workers", run.cluster.workers), need.workers);
+  add("rows", need.records);
+  add("program", need.program);
+  return parts + (need.is_complete ? "" : "; without the module's activations, which are not known");
+}
+
 // Returns the number of processes, and the threads and memory of each. With --jobs auto, the number is limited by the
 // number of threads, the runs to do and the free memory (execution/cost.hpp).
 Division division_of(const Experiment& experiment, const CommandLine& line) {

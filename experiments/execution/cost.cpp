@@ -336,14 +336,6 @@ MemoryNeed memory_need(const Run& run, const MemoryUse& use) {
   return need;
 }
 
-LargestNeed largest_need(std::span<const Run* const> runs, const MemoryUse& use) {
-  LargestNeed largest;
-  for (const Run* run : runs)
-    if (const MemoryNeed need = memory_need(*run, use); !largest.run || need.total() > largest.need.total())
-      largest = {run, need};
-  return largest;
-}
-
 double stack_room(std::span<const Run> runs) {
   double most = 0;
   for (const Run& run : runs) {
@@ -351,25 +343,6 @@ double stack_room(std::span<const Run> runs) {
     most = std::max(most, each * std::min(run.cluster.workers, most_own_stacks));
   }
   return most;
-}
-
-std::string memory_text(double bytes, int digits) { return fmt::format("{:.{}g} GiB", bytes / (1 << 30), digits); }
-
-std::string parts_text(const Run& run, const MemoryNeed& need, int threads) {
-  std::string parts;
-  const auto add = [&](const std::string& what, double bytes) {
-    if (bytes >= 0.01 * need.total())
-      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", what, memory_text(bytes));
-  };
-  const auto parameters = static_cast<double>(run.training.parameter_bytes.value()) / sizeof(float);
-  add(fmt::format("models, optimizer states and gradients ({:.0f} times {:.3g} parameters)", need.vectors, parameters),
-      need.models);
-  add(fmt::format("gradient computation on {}", counted(threads, "thread")), need.passes);
-  add("data", need.data);
-  add(fmt::format("{} simulated workers", run.cluster.workers), need.workers);
-  add("rows", need.records);
-  add("program", need.program);
-  return parts + (need.is_complete ? "" : "; without the module's activations, which are not known");
 }
 
 }  // namespace syncopate

@@ -107,20 +107,9 @@ struct MemoryUse {
 
 MemoryNeed memory_need(const Run& run, const MemoryUse& use);
 
-// The run that needs the most memory; null without runs.
-struct LargestNeed {
-  const Run* run = nullptr;
-  MemoryNeed need{};
-};
-LargestNeed largest_need(std::span<const Run* const> runs, const MemoryUse& use);
-
 // Returns the bytes of address space for the stacks of simulated workers, the largest over the runs. Most of it is
 // never touched.
 double stack_room(std::span<const Run> runs);
-
-std::string memory_text(double bytes, int digits = 2);  // "0.51 GiB"
-// Returns the parts of at least 1 %, such as "data 0.24 GiB, program 0.17 GiB".
-std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
 
 struct MicroBatchTimerOptions {
   std::string results_directory;
