@@ -125,14 +125,8 @@ void write_pages(const std::filesystem::path& checkout);
 // `ranks`: number of processes that a launcher has started; 0: none.
 MemoryUse memory_use(const CommandLine& line, int ranks);
 
-// Returns the largest need of a run or trial, as `check` prints it. Empty without runs.
-std::string memory_line(const Experiment& experiment, const MemoryUse& use);
-// Returns the same for the memory of each GPU. Empty if all runs use the processor.
-std::string device_line(const Experiment& experiment, const MemoryUse& use);
-
-// Returns the bytes that all workers of a run send: "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB (AdamW)". Names the
-// methods whose schedules do not determine them.
-std::string bytes_line(const Experiment& experiment);
+// Returns the lines of `check` about the bytes that runs send, and the largest memory of a process and of each GPU.
+std::vector<std::string> need_lines(const Experiment& experiment, const MemoryUse& use);
 
 // Returns a fault for each key that prevents LibTorch from computing runs or common phases on this machine.
 FaultList missing_devices(const Experiment& experiment);

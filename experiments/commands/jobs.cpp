@@ -299,6 +299,44 @@ FaultList missing_devices(std::span<const Run> runs, const std::function<bool(co
   return faults;
 }
 
+// Returns the bytes that all workers of a run send: "bytes sent in a run: 4.3 TB (DiLoCo) to 69 TB (AdamW)". Names the
+// methods whose schedules do not determine them.
+std::string bytes_line(const Experiment& experiment) {
+  constexpr double most_rounds = 1e6, most_of_all = 1e8;  // counting these takes about 0.1 s, and a few seconds
+  struct Sent {
+    double bytes;
+    std::string label;
+  };
+  std::vector<Sent> sent;
+  std::vector<std::string> unknown;  // labels of methods, in quotes
+  std::set<std::pair<std::size_t, decltype(Run::sweep)>> seen;
+  double counted = 0;
+  for (const Run& run : experiment.runs) {
+    if (!seen.emplace(run.method_index, run.sweep).second) continue;  // another seed sends equally many bytes
+    const auto known = counted < most_of_all ? scheduled_communication(run, most_rounds) : std::nullopt;
+    if (known) {
+      counted += static_cast<double>(known->rounds);
+      sent.push_back({static_cast<double>(known->bytes.value()), run_label(run)});
+    } else if (std::string name = fmt::format("\"{}\"", printable(run.method)); !std::ranges::count(unknown, name)) {
+      unknown.push_back(std::move(name));
+    }
+  }
+  if (sent.empty() && unknown.empty()) return {};
+  std::string text = experiment.tuning ? "bytes sent in a run with the file's own values of the tuned keys: "
+                                       : "bytes sent in a run: ";
+  if (sent.empty()) return text + "not known in advance; see `predict`";
+  const auto least = std::ranges::min_element(sent, {}, &Sent::bytes);
+  const auto most = std::ranges::max_element(sent, {}, &Sent::bytes);
+  const std::string low = size_text(least->bytes), high = size_text(most->bytes);
+  text +=
+      low == high ? low : fmt::format("{} ({}) to {} ({})", low, printable(least->label), high, printable(most->label));
+  if (unknown.empty()) return text;
+  const std::size_t shown = std::min<std::size_t>(3, unknown.size());
+  text += fmt::format("; for {}", fmt::join(std::span(unknown).first(shown), ", "));
+  if (unknown.size() > shown) text += fmt::format(" and {} more", unknown.size() - shown);
+  return text + " see `predict`";
+}
+
 // Returns the bytes of a unit, such as "b", "k", "kb", "ki" or "kib". Returns 0 if there is no such unit.
 double unit_bytes(std::string unit) {
   if (unit.ends_with('b')) unit.pop_back();
@@ -366,77 +404,37 @@ MemoryUse memory_use(const CommandLine& line, int ranks) {
           .limit_bytes = line.memory_bytes};
 }
 
-std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
+std::vector<std::string> need_lines(const Experiment& experiment, const MemoryUse& use) {
+  std::vector<std::string> lines;
+  if (std::string bytes = bytes_line(experiment); !bytes.empty()) lines.push_back(std::move(bytes));
   const std::vector<Run> trials = first_trials(experiment);
   std::vector<const Run*> all;
   add(trials, {}, all);
   add(experiment.runs, {}, all);
-  const LargestNeed largest = largest_need(all, use);
-  if (!largest.run) return {};
-  const std::string whose =
-      use.dividing > 1 ? fmt::format("each of {} processes that divide a run", use.dividing) : "a process";
-  return fmt::format("memory of {}: about {} for \"{}\", which needs the most: {}", whose,
-                     memory_text(largest.need.total()), printable(run_label(*largest.run)),
-                     parts_text(*largest.run, largest.need, use.threads));
-}
-
-std::string device_line(const Experiment& experiment, const MemoryUse& use) {
-  const std::vector<Run> trials = first_trials(experiment);
+  if (const auto [run, need] = largest_need(all, use); run) {
+    const std::string whose =
+        use.dividing > 1 ? fmt::format("each of {} processes that divide a run", use.dividing) : "a process";
+    lines.push_back(fmt::format("memory of {}: about {} for \"{}\", which needs the most: {}", whose,
+                                memory_text(need.total()), printable(run_label(*run)),
+                                parts_text(*run, need, use.threads)));
+  }
   std::map<std::string, const Run*> largest;  // by device
   for (const Run& run : experiment.tuning ? trials : experiment.runs) {
     if (run.training.arithmetic.is_processor()) continue;
     const Run*& known = largest[run.training.arithmetic.device];
     if (!known || known->training.memory.device_bytes < run.training.memory.device_bytes) known = &run;
   }
-  std::string text;
   for (const auto& [device, run] : largest) {
     const ObjectiveMemory& memory = run->training.memory;
     // The device keeps one state more than threads compute with.
     const double bytes = static_cast<double>(memory.device_bytes) * use.threads +
                          static_cast<double>(run->training.parameter_bytes.value());
-    text += fmt::format("{}memory of the device \"{}\": about {} for {} of {}", text.empty() ? "" : "\n# ", device,
-                        memory_text(bytes),
-                        memory.is_known ? "parameters, gradients and activations"
-                                        : "parameters and gradients, without the module's activations,",
-                        counted(use.threads, "thread"));
+    lines.push_back(fmt::format("memory of the device \"{}\": about {} for {} of {}", device, memory_text(bytes),
+                                memory.is_known ? "parameters, gradients and activations"
+                                                : "parameters and gradients, without the module's activations,",
+                                counted(use.threads, "thread")));
   }
-  return text;
-}
-
-std::string bytes_line(const Experiment& experiment) {
-  constexpr double most_rounds = 1e6, most_of_all = 1e8;  // counting these takes about 0.1 s, and a few seconds
-  struct Sent {
-    double bytes;
-    std::string label;
-  };
-  std::vector<Sent> sent;
-  std::vector<std::string> unknown;  // labels of methods, in quotes
-  std::set<std::pair<std::size_t, decltype(Run::sweep)>> seen;
-  double counted = 0;
-  for (const Run& run : experiment.runs) {
-    if (!seen.emplace(run.method_index, run.sweep).second) continue;  // another seed sends equally many bytes
-    const auto known = counted < most_of_all ? scheduled_communication(run, most_rounds) : std::nullopt;
-    if (known) {
-      counted += static_cast<double>(known->rounds);
-      sent.push_back({static_cast<double>(known->bytes.value()), run_label(run)});
-    } else if (std::string name = fmt::format("\"{}\"", printable(run.method)); !std::ranges::count(unknown, name)) {
-      unknown.push_back(std::move(name));
-    }
-  }
-  if (sent.empty() && unknown.empty()) return {};
-  std::string text = experiment.tuning ? "bytes sent in a run with the file's own values of the tuned keys: "
-                                       : "bytes sent in a run: ";
-  if (sent.empty()) return text + "not known in advance; see `predict`";
-  const auto least = std::ranges::min_element(sent, {}, &Sent::bytes);
-  const auto most = std::ranges::max_element(sent, {}, &Sent::bytes);
-  const std::string low = size_text(least->bytes), high = size_text(most->bytes);
-  text +=
-      low == high ? low : fmt::format("{} ({}) to {} ({})", low, printable(least->label), high, printable(most->label));
-  if (unknown.empty()) return text;
-  const std::size_t shown = std::min<std::size_t>(3, unknown.size());
-  text += fmt::format("; for {}", fmt::join(std::span(unknown).first(shown), ", "));
-  if (unknown.size() > shown) text += fmt::format(" and {} more", unknown.size() - shown);
-  return text + " see `predict`";
+  return lines;
 }
 
 FaultList missing_devices(const Experiment& experiment) {

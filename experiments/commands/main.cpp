@@ -91,8 +91,7 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
        split_lines(note_of_links(experiment.runs) + (experiment.tuning ? "" : magnitude_notes(experiment.runs))))
     result += fmt::format("# {}\n", printable(note));
   result += experiment.tuning ? checked_tuning(experiment, line) : plan_line(experiment.runs, "run", {}, line);
-  for (const std::string& need : {bytes_line(experiment), memory_line(experiment, use), device_line(experiment, use)})
-    if (!need.empty()) result += fmt::format("# {}\n", need);
+  for (const std::string& need : need_lines(experiment, use)) result += fmt::format("# {}\n", need);
   for (const std::string& fault : split_lines(missing_devices(experiment).report()))
     result += fmt::format("# cannot start here: {}\n", printable(fault));
   return result;
