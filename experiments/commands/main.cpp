@@ -191,16 +191,15 @@ void prepare_experiment(Task& task, const MpiSession& session) {
   if (line.command == "run") check_ranks(line, session);
   task.experiment = loaded(line, session);
   check_side_by_side(line, *task.experiment);
-  if (line.command == "compare" && task.experiment->tuning)
-    throw ConfigurationFault(fmt::format(
-        "{}: tune; must be left out, because compare does not tune: use ~tune, and set the keys that tuning has found",
-        line.file));
   if (line.command == "run" && !task.experiment->claims.empty())
     task.experiment->differs = difference_from_file(*task.experiment, line.overrides,
                                                     {.most_runs = line.most_runs, .profiles = line.profiles});
-  if (line.command == "compare")  // checked before the simulation, which may take a long time
-    if (const std::string why = why_not_under_mpi(*task.experiment); !why.empty())
-      throw ConfigurationFault(fmt::format("{}: {}", line.file, why));
+  if (line.command == "compare") {  // checked before the simulation, which may take a long time
+    std::string why = why_not_under_mpi(*task.experiment);
+    if (task.experiment->tuning)
+      why = "tune; must be left out, because compare does not tune: use ~tune, and set the keys that tuning has found";
+    if (!why.empty()) throw ConfigurationFault(fmt::format("{}: {}", line.file, why));
+  }
   choose_runs(*task.experiment, line.only);
   if (line.command == "status") {
     const auto experiments = status_of(*task.experiment, line.options.results_directory);

@@ -65,8 +65,7 @@ std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto fit = [&](std::size_t other) {
       if (other == i) return 4;
-      if (!is_at_point_of(runs[other], runs[i])) return runs[other].setting == runs[i].setting ? 1 : 0;
-      return runs[other].setting == runs[i].setting ? 3 : 2;
+      return 2 * is_at_point_of(runs[other], runs[i]) + (runs[other].setting == runs[i].setting);
     };
     std::optional<std::size_t> best;
     for (std::size_t other = 0; other < runs.size(); ++other)
@@ -358,9 +357,8 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
   std::vector<PredictedMethod> methods;
   std::map<decltype(drawn_by(runs.front())), std::optional<SampledTimes>> samples;
   const auto sample_of = [&](const Run& run) -> const std::optional<SampledTimes>& {
-    auto key = drawn_by(run);
-    auto sample = samples.find(key);
-    if (sample == samples.end()) sample = samples.emplace(std::move(key), sample_times(run)).first;
+    const auto [sample, is_new] = samples.try_emplace(drawn_by(run));
+    if (is_new) sample->second = sample_times(run);
     return sample->second;
   };
   for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -321,10 +321,9 @@ Action prepare_trace_import(const TraceImportOptions& options) {
   if (const std::string why = why_not_replaceable(options.output); !why.empty())
     throw ConfigurationFault(fmt::format("{}: cannot be written: {}", options.output, why));
   check_files(options);
-  std::vector<bool> json;
-  for (const std::string& file : options.files) json.push_back(is_json(file));
-  const bool is_profiler = std::ranges::all_of(json, std::identity{});
-  if (!is_profiler && std::ranges::find(json, true) != json.end())
+  const std::ptrdiff_t json_files = std::ranges::count_if(options.files, is_json);
+  const bool is_profiler = json_files == std::ssize(options.files);
+  if (!is_profiler && json_files > 0)
     throw ConfigurationFault(
         fmt::format("{}: some are JSON and some are not; must be traces of the PyTorch profiler, or one CSV file",
                     fmt::join(options.files, ", ")));

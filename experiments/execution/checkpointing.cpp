@@ -323,14 +323,10 @@ bool SimulatedRunCheckpoints::due() {
   const double by_pace = since_s > 0 ? steps * every_s / since_s : 2 * steps;
   double next = is_due ? std::max(1.0, by_pace) : std::max(steps + 1, std::min(by_pace, 2 * steps));
   if (divided_) {
-    const auto first = ProcessSet::only(0);
-    const auto exchanged = divided_->exchanged_numbers(first,
-                                                       [&] {
-                                                         return std::vector{is_due ? 1.0 : 0.0, next};
-                                                       })
-                               .front();
-    is_due = exchanged[0] != 0;
-    next = exchanged[1];
+    const auto own = [&] { return std::vector{is_due ? 1.0 : 0.0, next}; };
+    const DividedWork::Numbers of_first = divided_->exchanged_numbers(ProcessSet::only(0), own).front();
+    is_due = of_first[0] != 0;
+    next = of_first[1];
   }
   looked_at_after_ = static_cast<std::int64_t>(next);
   return is_due;
