@@ -90,7 +90,7 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
     // Inside workers_left() this server may have learned that its own (global) server has ended. Waiting for a message
     // would then never end, and its workers would continue.
     if (has_regions && has_left(server())) return nullptr;
-    // If no served participant is left, do not wait: others may continue for long.
+    // If no served participant is left, do not wait: other regions may continue for long.
     const bool are_alone = has_regions && left == 0;
     if (auto message = receive(are_alone ? now() : never, at)) return message;
     if (left == 0 || has_left(server())) return nullptr;
@@ -128,7 +128,7 @@ void Server::send_version(Rank to, Message&& message, Slice part, CalledFrom at)
   send_counted(to, std::move(message), part, at);
 }
 
-// Each of several servers begins with another worker, so that slices do not all use one worker's link at one time.
+// Each server begins with a different worker, so that slices do not all use one worker's link at the same time.
 void Server::send_model(Receivers to, const std::vector<double>& numbers, CalledFrom at) {
   const Rank first{static_cast<int>(std::int64_t{size_} * slice_.index / slice_.count)};
   const auto is_before = [first](Rank a, Rank b) { return std::pair(a < first, a) < std::pair(b < first, b); };

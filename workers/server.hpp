@@ -45,7 +45,7 @@ class Server final : public Participant {
 
   // The number of workers (for the global server: of regions' servers) that have not ended, plus those in `also` that
   // have ended. This is the largest number of gradients for which a method may wait. Pass in `also` the workers whose
-  // gradients it already has.
+  // gradients the server already has.
   int workers_left(std::span<const Rank> also = {}) const;
 
   // Returns the next message, or nothing if `until` has passed or a worker has left; check workers_left() then. Answers
@@ -74,8 +74,9 @@ class Server final : public Participant {
 
   // Accepts or discards a received gradient or difference; call it once for each message. The gradient is accepted and
   // counts as kept, unless it is too stale, too old, or not needed. Returns the staleness if the gradient is accepted:
-  // the number of this server's steps since the gradient's model. For a difference they count from the model last sent
-  // to its sender. If the message is the global server's model, records the work of all regions and returns 0.
+  // the number of this server's steps since the gradient's model. For a difference, counts the steps since the model
+  // that was last sent to its sender. If the message is the global server's model, records the work of all regions and
+  // returns 0.
   std::optional<Step> accept(const Message& message, const AcceptOptions& options = any_gradient);
 
   // Declares how many gradients a step of this server uses. A step of the experiment file uses N gradients, one from

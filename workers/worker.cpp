@@ -356,7 +356,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Calle
   if (compressed_sum_ && !options.is_dense) return all_reduce_compressed(gradient, options, at);
   if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
-  // Counted::micro_batches is exchanged only for its bytes, as the summed gradient counts its micro-batches itself.
+  // With Counted::micro_batches the exchanged number only costs bytes: the summed gradient counts its micro-batches.
   auto count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
   const bool is_counted = options.counted != Counted::none || options.with_statistics;
   const std::span<double> counts(&count, is_counted ? 1 : 0);
@@ -433,7 +433,7 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
   Contribution contribution{.step = step_};
   if (is_sum) {
     contribution = contribution_with(what.gradient, what.planned);
-  } else if (what.kind == Collective::Kind::first_part) {  // the rest's sum books it
+  } else if (what.kind == Collective::Kind::first_part) {  // the sum of the other parts books these micro-batches
     since_sync_.kept += what.gradient.micro_batches();
     since_sync_.planned += what.planned.value_or(what.gradient.micro_batches());
     contribution.step += 1;
@@ -453,7 +453,7 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
   return started;
 }
 
-// The exchange of differences that replaces an average.
+// Returns the exchange of compressed differences that replaces an average.
 Collective Worker::compressed(Collective&& average) {
   const bool is_cut_otherwise = average.slice.count != compressed_average_->slices();
   if (average.group_size || is_cut_otherwise || average.weight != 1 ||
@@ -515,7 +515,8 @@ bool Worker::average_compressed(const Averaging& how, CalledFrom at) {
   return budget_left(BudgetView::others);
 }
 
-// The workers of one process compute the mean once; each adds its own part.
+// The workers of one process compute the mean once. Each worker adds its own moments and its buffers that are not
+// averaged.
 ModelStatePtr Worker::common_mean(const SentDifference& mine, const SharedPackets& packets) {
   const auto derive = [&] { return compressed_average_->mean(mine, packets, size_); };
   return compressed_average_->model_with(mine, *context_.derived->get<ModelStatePtr>(packets, derive));

@@ -102,8 +102,8 @@ enum class ClippedBy {
 
 struct StepOptions {
   double rate_factor = 1;  // multiplies the schedule's learning rate
-  // The weight of this update, for example a function of its staleness. It too multiplies this step's learning rate, so
-  // it also scales weight decay and the steps of adaptive optimizers. The reported learning rate does not include it.
+  // The weight of this update, for example a function of its staleness. It multiplies this step's learning rate, so it
+  // also scales weight decay and the steps of adaptive optimizers. The reported learning rate does not include it.
   double weight = 1;
   ClippedBy clipped_by = ClippedBy::worker;  // used by a server's step only
   // False: a step beyond those that the experiment file plans. Budget, schedule and reports do not count it.
@@ -173,8 +173,8 @@ class Participant {
 
   // Parameters and BatchNorm statistics, without moments.
   ModelStatePtr model() const;
-  // Adopts another model's parameters and BatchNorm statistics. Keeps this participant's optimizer moments, or treats
-  // them as `moments` says.
+  // Adopts another model's parameters and BatchNorm statistics. Keeps this participant's optimizer moments, or applies
+  // the policy `moments` to them.
   void set_model(const ModelStatePtr& model) { model_ = context_.training.adopt(model_, model); }
   void set_model(const ModelStatePtr& model, StatePolicy moments);
 
@@ -371,7 +371,7 @@ class Worker final : public Participant {
   std::optional<Gradient> compute_gradient(const Deadline& deadline = {}) {
     return compute_gradient({rank_, step_, next_micro_batch_}, deadline);
   }
-  // Does the same with samples of another worker or an earlier step, in the time of this worker's next micro-batch.
+  // The same with the samples of another worker or an earlier step. Takes the time of this worker's next micro-batch.
   std::optional<Gradient> compute_gradient(const MicroBatch& samples, const Deadline& deadline = {});
   // How long the last micro-batch took, plus the pause before the next one, which now() does not include yet.
   Duration micro_batch_time(const Gradient& last) const {
@@ -386,8 +386,8 @@ class Worker final : public Participant {
 
   // Takes one optimizer step on the worker's own model along `gradient`, at the schedule's learning rate.
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
-  // Calls `work` while the worker has the model after a step along `gradient`, and takes the step back afterwards. The
-  // step changes neither the optimizer's moments nor the number of steps.
+  // Takes a step along `gradient`, calls `work`, and undoes the step. The step changes neither the optimizer's moments
+  // nor the number of steps.
   template <typename Work>
   void tentatively(const Gradient& gradient, const Work& work) {
     const ModelStatePtr before = model_;
@@ -478,7 +478,7 @@ class Worker final : public Participant {
   // Adopts the model or slice in a message from `receive`, and the server's step. For servers that send models unasked.
   void adopt(const Message& from_server);
   // Sends a step's sum over M micro-batches, labelled with the step of the model at which it was computed. With several
-  // servers each one gets its slice. In runs that clip gradients, the worker clips its gradient before sending
+  // servers each server gets its slice. In runs that clip gradients, the worker clips its gradient before sending
   // (Training::clipped), because the server applies weights and means afterwards. Parts of a gradient code are not
   // clipped.
   void send_gradient(Gradient gradient, ClippedBy clipped_by = ClippedBy::worker,

@@ -140,8 +140,8 @@ constexpr std::string_view magic_with_version("\x93NUMPY\x01\x00", 8);
 constexpr std::size_t before_header = magic_with_version.size() + 2;  // 2 bytes: the header's length
 constexpr std::size_t alignment = 64;
 
-// A memory-mapped file in the list that the handler of SIGBUS reads. The handler may come at any time, so entries stay
-// in the list; a later mapping of the same file takes an entry that is free.
+// A memory-mapped file, as an entry of the list that the SIGBUS handler reads. The handler may run at any time, so
+// entries are never removed. A later mapping of the same file reuses a free entry.
 struct Mapping {
   const std::string file;
   const std::string fault;  // what the handler writes
@@ -154,7 +154,7 @@ static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::
               "a signal handler may only touch lock-free atomics");
 
 std::atomic<Mapping*> mappings{nullptr};
-struct sigaction action_before = {};  // for SIGBUS
+struct sigaction action_before = {};  // the action for SIGBUS that on_bus_error has replaced
 
 // The kernel sends SIGBUS to a thread that reads a part of a mapped file that is no longer there.
 void on_bus_error(int signal, siginfo_t* info, void*) {

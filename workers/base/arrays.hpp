@@ -18,8 +18,8 @@ struct NpyFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The bytes of a file, which copies share. If another program shortens the file, reading the lost part ends the process
-// with a message and exit_failure.
+// The bytes of a mapped file; copies share the mapping. If another program shortens the file, reading the lost part
+// ends the process with a message and exit_failure.
 struct MappedFile {
   std::shared_ptr<const char> bytes;
   std::size_t size = 0;
@@ -59,8 +59,8 @@ class NpyArray {
   NpyHeader header_;
 };
 
-// Returns a float32 array in NumPy's format, version 1.0, as the content of parameters.npy. One vector gives the shape
-// (P,); several vectors of equal size give (vectors, P).
+// Returns the content of a file in NumPy's format, version 1.0, such as parameters.npy: a float32 array. One vector
+// gives the shape (P,); several vectors of equal size give (vectors, P).
 std::string npy(const std::vector<std::vector<float>>& vectors);
 
 // Returns the rows of a float32 array such as npy() gives, concatenated. Throws NpyFault for other formats and types.

@@ -137,8 +137,8 @@ std::int64_t left_by_groups(const fs::path& groups, const fs::path& group, const
   return least;
 }
 
-// Returns the bytes that a resource limit still allows. `used` names the memory that the limit counts, as
-// /proc/self/status does.
+// Returns the bytes that a resource limit still allows. `used` is the key in /proc/self/status of the memory that the
+// limit counts.
 std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
   rlimit limit{};
   if (getrlimit(of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
@@ -186,7 +186,8 @@ void reserve_blas_buffers(int threads) {
 
 constexpr const char* blas_threads = "OPENBLAS_NUM_THREADS";
 
-// Ends the process if no buffer could be mapped for five seconds while OpenBLAS is loaded; OpenBLAS would fail, too.
+// Ends the process if no buffer can be mapped for five seconds while OpenBLAS is being loaded. OpenBLAS could not map
+// its own buffer either.
 void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
   constexpr int attempts = 50;
   constexpr auto between = std::chrono::milliseconds(100);
@@ -234,7 +235,7 @@ bool blas_is_reference() {
   std::error_code failed;
   const fs::path file = fs::canonical(info.dli_fname, failed);
   if (failed || !file.filename().string().starts_with("libblas")) return false;
-  // Distributions store the libblas of a fast library in a folder with that library's name.
+  // Linux distributions store the libblas of a fast library in a folder with that library's name.
   constexpr std::array<std::string_view, 4> fast_libraries = {"openblas", "blis", "atlas", "mkl"};
   return std::ranges::none_of(fast_libraries, [folder = file.parent_path().string()](std::string_view name) {
     return folder.find(name) != std::string::npos;

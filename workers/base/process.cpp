@@ -54,7 +54,7 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::atomic<
 std::atomic<std::atomic<int>*> notified_word{nullptr};
 std::atomic<int> notified_value{0};
 
-// No destructor of these objects runs when main returns, because the ending thread can outlive main.
+// These objects need no destruction, because the ending thread can still use them after main has returned.
 sem_t signalled;
 std::mutex ending;             // the ending thread holds it when it ends the process
 LastAct* last_made = nullptr;  // guarded by `ending`

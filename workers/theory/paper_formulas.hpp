@@ -18,14 +18,14 @@ namespace syncopate {
 // `ascending` must be sorted and not empty. For extremes of M workers the sample needs many times M values.
 double expected_order_statistic(std::span<const double> ascending, int k, int workers);
 
-// The normal time of one worker, or of several workers with the same distribution.
+// The normally distributed time of one worker, or of several workers with the same distribution.
 struct NormalTime {
   double mean = 0;
   double deviation = 0;
   int workers = 1;
 };
-// E[max] of at least one independent normal time; means and deviations may differ. Exact up to quadrature. The
-// simulated curve in Figure 2 of Giladi et al. 2023, for persistently different workers, is of this kind.
+// E[max] of independent normal times, at least one; means and deviations may differ. Exact up to quadrature. It gives
+// the simulated curve for persistently different workers in Figure 2 of Giladi et al. 2023.
 double expected_maximum(std::span<const NormalTime> times);
 
 // DropCompute: the number of micro-batches completed before the threshold, and the speed-up.
@@ -38,8 +38,8 @@ struct MicroBatchLaw {   // one micro-batch; micro-batches are independent
 // E[M~] of Eq. 5: how many of a worker's M micro-batches end before `threshold`, by the central limit theorem.
 double expected_micro_batches(int micro_batches, double threshold, const MicroBatchLaw& law);
 
-// E[T] of Eq. 4: the longest of N workers' sums of M micro-batches, which count as normal, by Bailey's approximation.
-// Needs at least 2 workers.
+// E[T] of Eq. 4: the longest of N workers' sums of M micro-batches, by Bailey's approximation. Assumes normal sums and
+// needs at least 2 workers.
 double expected_slowest_worker(int workers, int micro_batches, const MicroBatchLaw& law);
 
 // Eq. 6 for expectations: E[M~] (E[T] + T^c) / (M (min(threshold, E[T]) + T^c)). `completed` is E[M~], `slowest` is
@@ -48,8 +48,8 @@ double effective_speedup(double completed, int micro_batches, double threshold, 
 
 // Returns the threshold with the largest S_eff by the formulas among thresholds that drop at most a share
 // `maximum_drop_rate`, 1 - E[M~] / M; infinite if no threshold gains anything. `slowest` is E[T], `serial` is T^c. No
-// micro-batch ends before `shortest`, and neither does the threshold: if the real distribution has a long tail, the
-// normal distribution's best threshold could be shorter.
+// micro-batch ends before `shortest`, so no threshold below it is returned. Without this bound, the normal distribution
+// could give a shorter threshold if the real distribution has a long tail.
 double best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
                       double maximum_drop_rate = 1, double shortest = 0);
 
@@ -96,7 +96,7 @@ struct ThresholdEffect {
 };
 
 // The effect of each threshold; thresholds must ascend. serial_time: T^c, the time of a step that is not computing.
-// Every threshold keeps micro-batches that take no time. Steps that take no time do not change.
+// Every threshold keeps micro-batches that take no time. A step that takes no time counts as neither faster nor slower.
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds);
 
@@ -106,7 +106,7 @@ struct LargestDropper {
   double share = 0;  // 0: no drops
 };
 
-// Returns it for each threshold; thresholds must ascend. Shows whether drops concentrate on one worker's samples.
+// Returns the largest dropper for each threshold, ascending. Shows whether drops concentrate on one worker's samples.
 std::vector<LargestDropper> largest_droppers(const MicroBatchTimes& recorded, std::span<const double> thresholds);
 
 // Calls visit(step, micro-batch, end). `end`: time from the begin of the worker's step to the micro-batch's end.

@@ -36,9 +36,9 @@ struct LengthFit {
 
 // How the timed micro-batches were computed. This limits the lengths that a fit may use together.
 enum class Computed {
-  own,              // tokens or padded tokens, not both
-  padded,           // only padded tokens
-  padded_and_asked  // both
+  own,              // tokens or padded tokens, but not together
+  padded,           // padded tokens, but not tokens
+  padded_and_asked  // tokens and padded tokens, also together
 };
 
 // Fits measured times by lengths with least squares. Costs that would be negative are left out, and so are costs that

@@ -19,7 +19,7 @@ constexpr double exact_below_ns = 0x1p51;
 
 // out[i] = declared + added, rounded to the nearest nanosecond, at least one. Adding 1.5 x 2^52 leaves the rounded
 // integer in the low mantissa bits. Unlike from_seconds, which calls llround, this is vectorised. Returns false if a
-// value is too large for it, or NaN.
+// value is NaN or too large for this method.
 SYNCOPATE_VECTOR_CLONES
 bool round_small(double declared_s, std::size_t size, const double* added_s, Duration* out) {
   constexpr double shift = 0x1.8p52;
@@ -46,7 +46,7 @@ constexpr std::size_t most_at_once = 512;
 
 bool is_positive(double value) { return value > 0 && std::isfinite(value); }
 
-// Whether none is null and each has a random stream of its own, from `first_stream` on.
+// Whether no delay is null and each can have its own random stream, numbered from `first_stream` on.
 bool are_usable(std::span<const std::shared_ptr<const DelayProcess>> delays, std::size_t first_stream = 0) {
   return first_stream + delays.size() <= std::numeric_limits<std::uint8_t>::max() &&
          std::ranges::find(delays, nullptr) == delays.end();
@@ -182,7 +182,7 @@ void ComputeTime::durations(const Steps& steps, std::uint32_t first, std::span<D
 }
 
 void ComputeTime::few_durations(const RandomRows& rows, std::uint32_t first, std::span<Duration> out) const {
-  throw_if_interrupted();                                 // all long drawing passes here
+  throw_if_interrupted();                                 // called often while many durations are drawn
   thread_local std::array<double, most_at_once> added_s;  // not on a fiber's stack, so that it stays in the cache
   const std::span<double> sums_s(added_s.data(), out.size());
   add_delays(rows, first, sums_s);
@@ -325,7 +325,7 @@ Duration forward_pass(Duration duration, const Deadline& deadline) {
   return Duration{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
 }
 
-// A quotient of integers, as a tensor's share of the model's elements is, so that equal shares are equal doubles.
+// Divides integers, as the computation of a tensor's share of the model does, so that equal shares are equal doubles.
 double backward_share(Duration worked, Duration duration, const Deadline& deadline) {
   const Duration forward = forward_pass(duration, deadline);
   if (deadline.preempt != Preempt::layer || deadline.at_message || worked <= forward) return 0;

@@ -19,7 +19,7 @@
 
 namespace syncopate {
 
-// Mean and variance of a worker's step time, from step to step. Both may be infinite.
+// Mean and variance of a worker's step time over its steps. Both may be infinite.
 struct StepLaw {
   double mean_s = 0;
   double variance_s2 = 0;
@@ -62,7 +62,7 @@ class DelayProcess {
   virtual bool can_run_out() const { return false; }
 };
 
-// Returns at least longest_duration if any of the durations is infinite, that is, longest_duration or more.
+// Durations of at least longest_duration count as infinite. With one of them, the sum is at least longest_duration.
 Duration sum_of(std::span<const Duration> durations);
 
 class ComputeTime {
@@ -82,8 +82,8 @@ class ComputeTime {
     durations({.worker = worker, .step = step}, first, out);
   }
 
-  // The durations of several steps, row after row, which is much cheaper than step by step: one step of `count`
-  // consecutive workers, or consecutive steps of one worker.
+  // Durations of one step of `count` consecutive workers, or of `count` consecutive steps of one worker, row after row.
+  // One call for all rows is much cheaper than one call per row.
   struct Steps {
     Rank worker{};
     Step step{};
@@ -111,7 +111,7 @@ class ComputeTime {
   // The infimum over this worker's micro-batches, in seconds.
   double shortest(Rank worker) const;
 
-  // Mean and variance, from step to step, of the sum over a step's micro-batches (see DelayProcess::step_law).
+  // Mean and variance, over the steps, of the sum over a step's micro-batches (see DelayProcess::step_law).
   StepLaw step_law(Rank worker, int micro_batches) const;
 
   std::uint64_t seed() const { return seed_; }
@@ -124,7 +124,7 @@ class ComputeTime {
   RandomStream stream(std::size_t position, Rank worker, Step step) const {
     return {seed_, Purpose::delay, static_cast<std::uint8_t>(position), worker, step};
   }
-  // The rows are steps, as streams of the base or the first delay.
+  // `rows`: the random streams of the base or of the first delay, one per step.
   void few_durations(const RandomRows& rows, std::uint32_t first, std::span<Duration> out) const;
   void add_base(const RandomRows& rows, std::uint32_t first, std::span<double> sums_s) const;
   void add_delays(RandomRows rows, std::uint32_t first, std::span<double> sums_s) const;
@@ -161,7 +161,7 @@ inline constexpr std::pair<const char*, double ContentCost::*> content_costs[] =
 double seconds_of(const ContentCost& cost, std::span<const std::int32_t> lengths);
 
 // Creates a base for ComputeTime. Means and variances are computed from the first epoch (or its first 200,000
-// micro-batches), without a formula. The infimum is a bound, from the fewest samples and the shortest length.
+// micro-batches). The infimum is a lower bound, computed from the fewest samples and the shortest length.
 std::shared_ptr<const DelayProcess> content_time(const ContentCost& cost, std::shared_ptr<const BatchLengths> lengths);
 
 // The largest delay or other duration that an experiment file may give. With this bound all means and sums stay finite
@@ -176,8 +176,8 @@ inline constexpr int most_workers = 1 << 24;  // more than any machine can simul
 //   micro-batch the worker sleeps only after the collective, outside of its step's clock.
 // - Trailing work is work that a computation leaves running, such as a device's queue. The next micro-batch and the
 //   next collective wait for it. It runs during the sleep, which hides it, and no deadline stops it.
-// Source:  Giladi et al. 2023, "DropCompute", reference code (deepspeed-bert), for the sleeps; its run log needs the
-//          trailing work (results/reference/dropcompute_run.md).
+// Source:  sleeps: Giladi et al. 2023, "DropCompute", reference code (deepspeed-bert). Trailing work: not in that code,
+//          but needed to fit the times in its run log (results/reference/dropcompute_run.md).
 // Units:   seconds outside, integer nanoseconds inside.
 class Pauses {
  public:
@@ -237,9 +237,9 @@ struct Deadline {
   bool at_message = false;  // work in progress is then lost and dropped, whatever the value of `preempt`
 };
 
-// The end of a micro-batch that starts at `start` and would take `duration`, and whether it counts. As in the sources,
-// `discard` keeps only work that ends before the deadline, and the checks of `microbatch` and `backward` stop only
-// after it. `layer` keeps work that ends at the deadline.
+// The end of a micro-batch that starts at `start` and would take `duration`, and whether it counts. Exactly at the
+// deadline, the kinds differ, as in their sources: `discard` drops a micro-batch that ends then, and `layer` keeps it.
+// `microbatch` still starts a micro-batch, and `backward` also starts a backward pass.
 struct MicroBatchEnd {
   Time at;
   bool kept;

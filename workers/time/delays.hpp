@@ -32,7 +32,8 @@ class Bursts {
 
  private:
   // One uniform number per step decides: below `on_below_` the step is on, from `off_from_` on it is off. Between these
-  // the state of the step before stays, or changes (`flips_`) if states are so short that changing is more likely.
+  // bounds the step keeps the state of the preceding step or, with `flips_`, has the opposite state. `flips_` is set if
+  // states are so short that a change is more likely.
   double share_;
   double on_below_;
   double off_from_;
@@ -84,9 +85,9 @@ struct DelayReach {
   int cluster_size = 0;                  // number of workers whose bursts are cached
 };
 
-// Restricts a process to this reach. Group g draws the random numbers of worker g. Scope "worker" and bursts have
-// separate random numbers. mean_s(), variance_s2() and minimum_s() describe a micro-batch of a worker that has the
-// delay; with scope "step" they describe a step's first micro-batch.
+// Restricts a process to the scope, workers and bursts of `reach`. Group g draws the random numbers of worker g. Scope
+// "worker" and bursts have separate random numbers. mean_s(), variance_s2() and minimum_s() describe a micro-batch of a
+// worker that has the delay; with scope "step" they describe a step's first micro-batch.
 std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach);
 
 }  // namespace syncopate

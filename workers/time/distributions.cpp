@@ -270,7 +270,7 @@ namespace {
 using Delay = std::shared_ptr<const DelayProcess>;
 
 constexpr Range durations = Range::between(0, longest_delay);
-// For descriptions of keys: the unit of a quantity is seconds or multiples of an undelayed micro-batch.
+// For descriptions of keys. The unit is seconds, or the time of a micro-batch without delays.
 constexpr const char* of_unit = "its `unit`";
 
 // Reads a quantity in the entry's unit and returns seconds.
@@ -351,7 +351,8 @@ Delay read_lognormal(Settings& settings, const DelayContext& context) {
   return lognormal_delay(mu, sigma, read_s(settings, context, "scale", "The factor of the log-normal number.", 1.0));
 }
 
-// The table is the default, because the reference code has it. Both defaults of `scale` give half a unit on average.
+// The table is the default, because the reference code has it. For the table and for the formula, the default of
+// `scale` gives half a unit on average.
 Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
   const bool by_formula = settings.choice(
       {"form", "How delays are drawn: from the reference code's table, or as min(Z / alpha, beta), Z log-normal."},

@@ -65,7 +65,7 @@ double tree_s(const Link& link, Operation operation, int members, Bytes payload)
     case Operation::broadcast:
       return down_s;
     case Operation::all_to_all: {
-      std::int64_t passed_on = 0;  // hops of all parts of a member together
+      std::int64_t passed_on = 0;  // total number of hops of all parts of one member
       for (unsigned way = 1; way < static_cast<unsigned>(members); ++way) passed_on += std::popcount(way);
       return rounds * link.latency_s + static_cast<double>(passed_on) / members * link.transfer_s(payload);
     }

@@ -87,9 +87,9 @@ struct MessageCall {
   int regions = 0;                       // regions with their own servers (Servers::of_regions); 0: none
 };
 
-// One stage of a route: links that a transfer passes at the same time, one for a message, those of all members for a
-// collective. Participants' own links are numbered 2 x rank (outgoing) and 2 x rank + 1 (incoming), uplinks in the same
-// way by group.
+// One stage of a route: the links that a transfer passes at the same time. A message passes one link per stage, a
+// collective the links of all members. A participant's own links have the numbers 2 x rank (outgoing) and 2 x rank + 1
+// (incoming); uplinks are numbered in the same way by group.
 struct Hop {
   int link = 0, links = 0;      // first participant's link, and number of links
   int uplink = 0, uplinks = 0;  // first group's uplink, and number of uplinks
@@ -145,7 +145,8 @@ struct Overlap {
 // The times at which all members have each bucket.
 class BucketArrivals {
  public:
-  // Adds a worker that ends its step at `at` with a last micro-batch of this duration; 0: it has all buckets only then.
+  // Adds a worker that ends its step at `at` with a last micro-batch of this duration. 0: it has all buckets only at
+  // `at`.
   void arrive(const Overlap& overlap, Time at, Duration last_micro_batch);
   // The end of the last bucket's sum, if no sum begins before `free_from`. `call`: the sum of the whole gradient.
   Time end(const class NetworkModel& network, const CollectiveCall& call, Time free_from) const;
@@ -168,7 +169,7 @@ class NetworkModel {
   virtual Duration message(const MessageCall& call) const = 0;
 
   // Whether collectives and messages wait for each other on links. A transfer whose route has stages takes at least the
-  // time above. A transfer whose route has no stages takes this time and never waits.
+  // time of collective() or message(). A transfer whose route has no stages takes exactly this time and never waits.
   virtual bool has_shared_links() const { return false; }
   // Whether the experiment file has switched off waiting for links. Results then say so.
   virtual bool has_unshared_links() const { return false; }
@@ -190,15 +191,16 @@ class NetworkModel {
   }
 };
 
-// The bytes that all members of a collective send together: a measure that compares methods under any network model. An
-// all-reduce moves 2 (N - 1) x payload on a ring, a binomial tree or two levels of these: the ring has 2 (N - 1) rounds
-// in which each of N members passes on one Nth, the tree N - 1 messages up and N - 1 down. Only a star with the sum at
-// its centre moves more, 2 N x payload, because every member's vector goes in and every member gets the sum.
+// The bytes that all members of a collective send together. This measure compares methods under any network model. An
+// all-reduce moves 2 (N - 1) x payload on a ring, a binomial tree or two levels of these. A ring has 2 (N - 1) rounds,
+// in which each of N members sends one Nth; a tree has N - 1 messages up and N - 1 down. Only a star moves more, 2 N x
+// payload, because every member sends its vector to the centre and gets the sum from it.
 constexpr Bytes all_reduce_bytes(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
 // Each of N members gets the other N - 1 parts: (N - 1) x the size of all parts. Trees move more: they forward parts.
 constexpr Bytes all_gather_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
-// An all-to-all, in which each member sends all parts of its vector except its own, and a broadcast move as much.
-constexpr Bytes collective_bytes(const CollectiveCall& call) {  // only an all-reduce moves more than an all-gather
+// An all-to-all and a broadcast move as many bytes as an all-gather. In an all-to-all, each member sends all parts of
+// its vector except its own.
+constexpr Bytes collective_bytes(const CollectiveCall& call) {
   return call.operation == Operation::all_reduce ? all_reduce_bytes(call.members, call.payload)
                                                  : all_gather_bytes(call.members, call.payload);
 }
@@ -225,7 +227,7 @@ struct LinkOptions {
   Link uplink{};                 // unused if group_size is 0
   std::vector<OwnLink> own{};    // at most one per worker
   std::optional<Overlap> overlap{};
-  bool contention = true;  // false: messages and collectives take the time that they take alone
+  bool contention = true;  // false: messages and collectives take the same time as on an idle network
 };
 
 // The shape of a network's collectives, or of those between the groups' leaders.

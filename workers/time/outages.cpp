@@ -19,8 +19,8 @@ Duration exponential_time(const RandomStream& stream, std::uint32_t index, doubl
   return std::max(from_seconds(quantile(complement(law, stream.uniform(index)))), Duration{1});
 }
 
-// end_of_micro_batch() for the rest of a micro-batch of which `worked` is done. With Preempt::microbatch it finishes
-// because it has begun, with Preempt::backward if its backward pass has.
+// end_of_micro_batch() for the rest of a micro-batch of which `worked` is done. With Preempt::microbatch the rest
+// always finishes; with Preempt::backward it finishes if the backward pass has begun.
 MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
   const Duration rest = duration - worked;
   const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
@@ -39,7 +39,8 @@ int node_of(const RecordedOutages& recorded, std::size_t place, RandomStream str
   return static_cast<int>(permutation(stream, static_cast<std::size_t>(recorded.node_count)).at(place));
 }
 
-// The outages of one node, in order of time. Faults beyond the clock's range stay in the list: no worker reaches them.
+// The outages of one node, in order of time. The list may contain faults beyond the clock's range; no worker reaches
+// them.
 std::vector<Outage> recorded_outages(const RecordedOutages& recorded, int node, bool loses_state) {
   std::vector<Outage> outages;
   for (const auto& [start_s, duration_s] : recorded.recording->of(node)) {
@@ -120,8 +121,9 @@ std::optional<JobRestart> read_job_restart(Settings& settings, bool sends_messag
   return restart;
 }
 
-// The outages of a job that restarts: pauses for checkpoints, and from each fault to the end of the repeated work. They
-// are a function of the faults alone, so copies of WorkerOutages share them, and each is computed once.
+// The outages of a job that restarts. There is one for each pause for a checkpoint, and one from each fault to the end
+// of the repeated work. They depend only on the faults, so copies of WorkerOutages share them, and each outage is
+// computed once.
 class JobOutages {
  public:
   JobOutages(std::vector<WorkerOutages> of_workers, const JobRestart& restart) : restart_(restart) {

@@ -86,10 +86,10 @@ struct OutageEntry {
   bool loses_state = false;
 };
 
-// The table `restart` of a method whose workers communicate by collectives alone: each outage's begin is a fault that
-// stops the whole job. A spare server replaces the worker's, so the outage's length does not matter. The job continues
-// from its newest checkpoint and repeats the work since then. Repeating gives the same model, so all workers are down
-// during a restart and keep their state.
+// The table `restart` of a method whose workers communicate by collectives alone. The beginning of each outage is a
+// fault that stops the whole job. A spare server replaces the worker's, so the outage's length does not matter. The
+// job continues from its newest checkpoint and repeats the work since then. Repeating gives the same model, so all
+// workers are down during a restart and keep their state.
 // Differs: a restart that begins while workers communicate takes effect afterwards (see above).
 struct JobRestart {
   Duration takes{};             // >= 0; from a fault until the job runs again
@@ -98,7 +98,7 @@ struct JobRestart {
 };
 
 // Reads the table `restart` of a method; nullopt without it. `sends_messages`: whether the method's workers send
-// messages, which a restart does not stop, so that the table is a fault.
+// messages. The table is then a fault, because a restart does not stop messages.
 std::optional<JobRestart> read_job_restart(Settings& settings, bool sends_messages);
 
 class JobOutages;  // the outages that all workers of a job have in common
@@ -130,7 +130,7 @@ class OutagePlan {
   static constexpr std::size_t most_entries = 255;  // each has its own random stream
 
   OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries);
-  // The same outages as faults of a job of `workers` workers that restarts.
+  // Treats the outages of `faults` as faults of a restarting job with `workers` workers.
   OutagePlan(const OutagePlan& faults, const JobRestart& restart, int workers);
 
   const std::vector<OutageEntry>& entries() const { return entries_; }

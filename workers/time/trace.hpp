@@ -243,7 +243,7 @@ std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> tra
 struct TraceLimit {
   Settings table;
   std::shared_ptr<const Trace> trace;
-  int workers = 0;  // how many it has durations for
+  int workers = 0;  // number of workers for which the trace has durations
   TraceEnd end = TraceEnd::error;
 };
 
@@ -251,8 +251,8 @@ struct TraceLimit {
 // redraw_worker, worker, together, beyond }. Returns null after a fault; otherwise appends one element to `limits`.
 std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits);
 
-// Reads [cluster.trace], with durations of whole micro-batches. Keys: those above, and like = { "3" = 0 }: worker 3
-// follows worker 0's rows. `workers`, `micro_batches`: those of the cluster; 0: unknown. Returns null after a fault.
+// Reads [cluster.trace], with durations of whole micro-batches. Keys: those of read_trace, and like = { "3" = 0 }:
+// worker 3 follows worker 0's rows. `workers`, `micro_batches`: the cluster's numbers; 0: unknown. Null after a fault.
 std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers, int micro_batches,
                                                     std::vector<TraceLimit>& limits);
 
