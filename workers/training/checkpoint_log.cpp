@@ -14,7 +14,7 @@ namespace {
 
 void serialise(StateArchive& archive, Cell& cell) { archive(cell.value); }
 
-// Each chunk's result. Nested sums are values with their own numbers.
+// Writes or reads the result of each chunk. Nested sums are not part of it: they are values with their own numbers.
 void serialise(StateArchive& archive, GradientSum& sum) {
   std::uint64_t chunks = sum.chunks.size();
   archive(chunks);
@@ -57,7 +57,7 @@ std::vector<std::int64_t> StoredBytes::words() const {
 
 void CheckpointLog::before_step() {
   const bool replayed = replays();
-  if (replayed) throw_if_interrupted();  // skipped tasks would have thrown this
+  if (replayed) throw_if_interrupted();  // tasks, which a replay skips, would have called this
   ++steps_;
   if (replayed && !follows_) {
     if (steps_ < replayed_until_) return;
@@ -102,8 +102,8 @@ CellPtr CheckpointLog::found(CellPtr cell) {
   const double now = static_cast<double>(number_of(cell));
   const double then = numbers_of(1, [&] { return std::vector<double>{now}; }).front();
   if (then == now) return cell;
-  // The logged run found a value that only tasks held, and these are skipped now. The reverse cannot happen, because
-  // values that programs hold now also existed in the logged run.
+  // The logged run found a value that only tasks held, and the replay skips tasks. The reverse cannot happen: values
+  // that programs hold in the replay also existed in the logged run.
   if (cell) throw ReplayMismatch("the replay finds a value that the logged run did not find");
   return made<Cell>(static_cast<std::uint64_t>(then));
 }

@@ -261,7 +261,8 @@ Evaluation mean_of(std::span<const Evaluation> evaluations) {
   return mean;
 }
 
-// The processes that have all states divide the samples among them; if there are none, the processes of place() do.
+// The processes that have all states divide the samples among them. If no process has all states, the processes of
+// place() divide the samples.
 std::shared_ptr<Task> Training::evaluate(std::vector<ModelStatePtr> states,
                                          std::function<void(const Evaluation&)> done) {
   assert(objective_ && !states.empty());

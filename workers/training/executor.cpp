@@ -17,7 +17,7 @@ namespace syncopate {
 
 namespace {
 
-// Enough for every worker's next round of local steps, few enough to keep lists of waiting micro-batches short.
+// Large enough for every worker's next round of local steps, small enough to keep lists of waiting micro-batches short.
 constexpr std::size_t most_outstanding = 2048;
 // A blocked submit() resumes at this number of outstanding tasks, because waking up costs more than a small task.
 constexpr std::size_t enough_room = most_outstanding - 16;

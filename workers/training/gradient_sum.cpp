@@ -62,7 +62,7 @@ ProcessSet places_of(const ModelState& model, DividedWork& divided) {
   return first;
 }
 
-// The process to whose workers all the sum's micro-batches belong; nullopt if there are several processes or none.
+// Returns the process whose workers have all micro-batches of the sum; nullopt if there are several processes or none.
 std::optional<int> only_process(const GradientSum& sum, const DividedWork& divided) {
   std::optional<int> only;
   for (const GradientSum::Chunk& chunk : sum.chunks)
@@ -652,7 +652,7 @@ std::shared_ptr<Task> DividedWork::exchange(ProcessSet from, ProcessSet to,
                                             std::function<void(std::vector<Payload>)> take) {
   const std::uint64_t number = ++exchanges_;
   if (CheckpointLog::replays_here())
-    return nullptr;  // all processes skip it; cells are restored together with all other values
+    return nullptr;  // all processes skip the exchange; its results are restored together with all other values
   from = from & all();
   to = to & all();
   const bool gives = is_here(from), takes = is_here(to);

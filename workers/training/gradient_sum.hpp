@@ -30,13 +30,13 @@ namespace syncopate {
 // - Workers are assigned to processes in equal blocks by rank. Values that only one worker requests (its own steps, its
 //   mixture of other models) are computed at that worker's process. Values that servers request, and results of
 //   collectives, are computed where their inputs are, without communication, or where they are needed.
-// - If all micro-batches of a sum belong to workers of one process, that process evaluates them. Otherwise, at a model
-//   that is everywhere, they are cut into the same chunks as in one process, which are divided evenly. A sum with parts
-//   at several processes is exchanged once: each process sends the sum of its parts, and all add these sums up, ordered
-//   by process. Averages of models work in the same way.
+// - If all micro-batches of a sum belong to workers of one process, that process evaluates them. Otherwise, if all
+//   processes have the model, the micro-batches are cut into the same chunks as in a run with one process, and the
+//   chunks are divided evenly. A sum with parts at several processes is exchanged once: each process sends the sum of
+//   its parts, and all processes add these sums in the order of the processes. Averages of models work in the same way.
 // - A value that another process needs is sent to that process. Afterwards both processes have it.
 //
-// A value that is everywhere has the same bits in all processes, because they compute it from equal bits with equal
+// A value that all processes have has the same bits in all of them, because they compute it from equal bits with equal
 // instructions, or receive it. Compared with a run in one process, sums are grouped and therefore rounded differently.
 //
 // Only the submitting thread may call the members, except `self` and `processes`.
@@ -74,7 +74,7 @@ class DividedWork {
   // Sends the cell to those of `places` that do not have it.
   void bring(const CellPtr& cell, ProcessSet places);
 
-  // For each of `count` equal parts: whether this process computes it when the processes `places` divide the parts.
+  // Divides `count` equal parts among the processes `places`. Returns for each part whether this process computes it.
   std::vector<bool> dealt(std::size_t count, ProcessSet places) const;
 
   // Replaces the set of all processes by `everywhere`.
@@ -198,9 +198,9 @@ LossSum loss_of(const GradientSum& sum);
 // Adds the normalisation buffers after each micro-batch to `total`, if the model has any.
 void add_buffers(const GradientSum& sum, std::span<float> total);
 
-// The values of a sum in one vector: the sum of gradients; for a wide sum, the double-precision sum minus these floats;
-// the sum of the normalisation buffers. write_values() writes scale x the sum. read_values() makes them the values of a
-// new sum, which has one chunk, or two if it is wide.
+// The values of a sum are one vector of up to three parts: the sum of gradients as floats; for a wide sum, the
+// double-precision sum minus these floats; and the sum of the normalisation buffers. write_values() writes scale x the
+// sum. read_values() gives the values to a new sum, which has one chunk, or two if it is wide.
 inline std::size_t values_size(const Objective& objective, bool wide) {
   return (wide ? 2 : 1) * objective.parameters() + objective.buffers();
 }

@@ -49,7 +49,7 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
       inputs.push_back(cell_of(*states[i]));
       if (weighted) terms.push_back({weights[i] / total, inputs.back()});
     }
-    // If all cells are the same one, it is the mean, without arithmetic and rounding.
+    // If all cells are the same cell, it is the mean, without arithmetic and rounding.
     if (all_equal(inputs)) return inputs.front();
     return weighted ? submit_combination(terms, size, places_of_any(inputs)) : submit_mean(std::move(inputs), size, of);
   };

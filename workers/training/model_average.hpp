@@ -51,8 +51,8 @@ class MovingAverage {
   std::int64_t updates_ = 0;
 };
 
-// Reads the table `average`; nullopt if it is absent. `publishes_rounds` says that the method publishes a model once
-// per round of many updates; `of` must then be "after-update".
+// Reads the table `average`; nullopt if it is absent. `publishes_rounds`: whether the method publishes a model once per
+// round of many updates. The key `of` must then be "after-update".
 std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds);
 
 // The norm-preserving mean of differences between models: a vector in the mean direction of the differences, with their
@@ -60,7 +60,8 @@ std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool
 //
 //   (sum w |x|) phi(sum w phi(x))
 //
-// Source:  descriptions of Decoupled DiLoCo (Douillard et al. 2026), which calls it RDA; the paper was not available.
+// Source:  Decoupled DiLoCo (Douillard et al. 2026) calls this mean RDA. Descriptions of the paper were used, because
+//          the paper itself was not available.
 // Shapes:  differences: (P,) flat float32; arithmetic in double precision.
 // Cost:    each difference is read twice, or three times if the directions cancel.
 // Differs: if the mean of the directions is not longer than 1e-6, because they cancel, the result is the weighted mean;

@@ -73,9 +73,9 @@ struct ParameterTensor {
   // Its position in the order in which the model uses its tensors. If all are equal, the order is that of the offsets.
   std::size_t place = 0;
   std::size_t rows = 0;  // size of the first dimension if there are several; 0: not a matrix
-  bool is_tied = false;  // whether it embeds words and is also the model's head
+  bool is_tied = false;  // whether it is both the token embedding and the model's head
 };
-// Whether a tensor with this name is an embedding of words or of places.
+// Whether a tensor with this name is an embedding of tokens or of positions.
 bool is_embedding(std::string_view tensor);
 
 // All member functions are const and thread-safe. Each thread has its own module and input buffers.
@@ -99,8 +99,8 @@ class Objective {
   virtual std::vector<float> initial_parameters(std::uint64_t seed) const = 0;
   virtual std::vector<float> initial_buffers() const { return {}; }
 
-  // Says that the parameters which this thread passes to its next gradient() belong to `owner` and do not change while
-  // it exists, so an objective on another device need not copy them again.
+  // Announces that the parameters of this thread's next gradient() belong to `owner` and do not change while `owner`
+  // exists. An objective on another device then need not copy them again.
   virtual void next_parameters_belong_to(std::shared_ptr<const void> /*owner*/) const {}
 
   // Returns the sum over the micro-batches of the gradients of their mean losses, at parameters (P,). If the model
@@ -118,8 +118,8 @@ class Objective {
   }
   virtual bool has_batched_gradients() const { return false; }
 
-  // The number of samples in the batch that is fastest per sample. It is fixed per model, so that the order of
-  // summation does not depend on the machine.
+  // The batch size with the least time per sample. It is fixed per model, so that the order of summation does not
+  // depend on the machine.
   virtual std::int64_t chunk_samples() const = 0;
   // Whether several micro-batches may be one batch. False if this would change the result (batch normalisation).
   virtual bool fuses_micro_batches() const { return true; }
@@ -182,8 +182,8 @@ struct ObjectiveMemory {
   bool operator==(const ObjectiveMemory&) const = default;
 };
 
-// A special value of Averaging::weight: the model's weight is its worker's number of training samples, which the
-// worker's collectives substitute. All weights are equal if the data are not divided, and in runs without a model.
+// A special value of Averaging::weight, which the worker's collectives replace by the worker's number of training
+// samples. All weights are equal if the data are not divided, and in runs without a model.
 // Source:  McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data" (FedAvg).
 inline constexpr double by_samples = -1;
 

@@ -61,7 +61,7 @@ struct AdamWScalars {
   float epsilon = 0;
   float beta1 = 0, beta2 = 0;
   float rest1 = 0, rest2 = 0;  // 1 - beta, rounded from double
-  float l2 = 0;                // coupled decay: this times theta joins the gradient
+  float l2 = 0;                // coupled decay: l2 theta is added to the gradient
   float shrink = 1;            // decoupled decay: theta is multiplied by this
 };
 
@@ -99,7 +99,7 @@ template <bool keeps_second>
   pass<true, true, keeps_second>(block, s);
 }
 
-// If the second moment is kept, one that was never written is zero and remains zero. Where the second moment is zero,
+// If the step keeps the second moment, a moment that was never written remains zero. Where the second moment is zero,
 // the step would have no scale, so the first moment becomes zero, too.
 SYNCOPATE_VECTOR_CLONES
 void adamw_pass(const OptimizerBlock& block, const AdamWScalars s, bool keeps_second) {
@@ -430,7 +430,7 @@ class MatrixOptimizer : public OptimizerWith<Options> {
   AdamW adamw_;
 };
 
-// Muon's second moment of a matrix stays zero; AdamW's form of the state needs it.
+// For matrices the second moment stays zero. It exists because the other tensors, which AdamW updates, need it.
 class Muon final : public MatrixOptimizer<MuonOptions> {
  public:
   Muon(const MuonOptions& options, Orthogonalise orthogonalise)
@@ -644,7 +644,7 @@ class RmsProp final : public OptimizerWith<RmsPropOptions> {
 struct SgdScalars {
   float rate = 0;      // learning rate
   float momentum = 0;  // mu
-  float l2 = 0;        // coupled decay: this times theta joins the gradient
+  float l2 = 0;        // coupled decay: l2 theta is added to the gradient
   float shrink = 1;    // decoupled decay: theta is multiplied by this
 };
 

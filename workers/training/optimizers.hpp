@@ -36,7 +36,8 @@ enum class MomentumOf {
   updates,    // as in TensorFlow and MLPerf: v = mu v + lr g; theta -= v
 };
 
-// Sums over a tensor, mostly of squares, that a layer-wise optimizer measures in one pass. Each optimizer has its own.
+// Sums over a tensor that a layer-wise optimizer measures in one pass. Each optimizer defines which sums; most are sums
+// of squares.
 using TensorSums = std::array<double, 3>;
 using PassSums = std::array<TensorSums, 2>;  // one entry per pass
 
@@ -110,9 +111,10 @@ class Optimizer {
   virtual std::vector<bool> matrices(std::span<const ParameterTensor> tensors) const {
     return std::vector<bool>(tensors.size());
   }
-  // The user excludes matrices whose names contain one of these strings.
+  // The user's strings: matrices whose names contain one of them are not updated as a whole.
   virtual std::vector<std::string> excluded_matrices() const { return {}; }
-  // Called after the last pass, for each such matrix. Replaces `kept`, which update() then gets as the gradient.
+  // Called after the last pass, for each matrix that is updated as a whole. Replaces `kept`, which update() then gets
+  // as the gradient.
   virtual void turn_matrix(const MatrixBlock&) const {}
 };
 
@@ -257,8 +259,8 @@ inline constexpr std::array<std::array<double, 3>, 5> newton_schulz_of_dion = {{
 //          computes all matrices; the authors' code divides them and gathers the results.
 // Differs: `rms_match` and `spectral` are other published scales. In Jordan's code, s is 1 for filters with square
 //          kernels, because it divides the kernel's height by its width; here it uses the shape above. Products are in
-//          single precision (bfloat16 there). AdamW has its own bias correction, for all forms.
-//          Where a moment's decay matters (half-lives of DES-LOC), it is AdamW's.
+//          single precision (bfloat16 in Jordan's code). AdamW corrects its bias, whatever the scale. decays() returns
+//          AdamW's betas for matrices, too; DES-LOC computes half-lives of moments from them.
 // Checks:  golden matrices; the polynomial of the singular values of LibTorch's SVD; a reference in double precision.
 enum class MuonScale {
   jordan,     // s = sqrt(max(1, rows / columns))
@@ -274,7 +276,7 @@ struct MuonOptions {
   bool all_matrices = false;          // false: without embeddings, the model's first matrix and its head
   std::vector<std::string> others{};  // matrices whose names contain one of these strings are updated by AdamW, too
   double adamw_rate = 0.015;          // AdamW's learning rate as a share of the schedule's; above 0
-  double beta1 = 0.9;                 // AdamW's, as the next two
+  double beta1 = 0.9;                 // of AdamW, as the next two
   double beta2 = 0.95;
   double epsilon = 1e-10;
   WeightDecay weight_decay{.rate = 0, .form = DecayForm::decoupled};
@@ -293,8 +295,8 @@ std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise o
 // Cost:    6 p q r + 4 p r^2 floating-point operations for a p x q matrix, p >= q, and rank r.
 // Differs: the gradient is the average, as after an all-reduce. The authors' decoupled form, in which workers keep own
 //          momenta and sum only P and R, takes the same steps up to rounding, but its fewer bytes are not modelled.
-//          Q starts from counter-based streams, equally on all workers, and again after a policy has reset it. A
-//          momentum of zeros moves nothing. Columns of R are divided by their length + 1e-8. If the momentum has a
+//          Q starts from counter-based streams, equally on all workers, and again after a policy has reset it. If the
+//          momentum is zero, so is the step. Columns of R are divided by their length + 1e-8. If the momentum has a
 //          lower rank than the step, as a linear classifier's has, the step's other directions are rounding errors.
 // Checks:  an independent implementation, also of the decoupled form; ranks 1 to full.
 struct DionOptions {

@@ -1,5 +1,6 @@
-// How the processes that divide a simulation exchange values. All execute the same run, and so the same exchanges in
-// the same order, so a number identifies an exchange. Once begun, an exchange completes without further calls.
+// How the processes that divide a simulation exchange values. All processes execute the same run and number its
+// exchanges in the same order, so a number identifies an exchange. Once begun, an exchange completes without further
+// calls.
 #pragma once
 
 #include <bit>
@@ -44,7 +45,7 @@ class ProcessSet {
   std::uint64_t bits_ = ~std::uint64_t{0};
 };
 
-// Bytes and an owner that keeps them alive. Their number is a multiple of 4.
+// Bytes and an owner that keeps them alive. The number of bytes is a multiple of 4.
 struct Payload {
   std::shared_ptr<const void> owner{};
   const void* data = nullptr;

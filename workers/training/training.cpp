@@ -25,7 +25,7 @@ void add_counts(std::vector<double>& counts, const BackwardOrder& order, const T
   }
 }
 
-// Appends the micro-batches known to be in the terms, except those that contribute only statistics or some layers.
+// Appends the known micro-batches of the terms, except those that contribute only statistics or only some layers.
 template <typename Terms>
 void append_micro_batches(const Terms& terms, std::vector<MicroBatch>& out) {
   for (const Gradient::Term& term : terms) {
@@ -59,7 +59,7 @@ std::vector<WeightedVector> vectors_of(const Terms& terms) {
   return vectors;
 }
 
-// All cells of a state; those that it lacks are null.
+// Returns all cells of a state; null for cells that the state lacks.
 std::vector<CellPtr> all_cells(const ModelState& state) {
   return {state.parameters, state.moments[0].values, state.moments[1].values, state.moments[2].values, state.buffers};
 }
@@ -258,7 +258,7 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   CellPtr known = assembled_.find(key);
   if (known && known->stepped_from) known = nullptr;
   if (divided_ && known != last_assembled_) known = nullptr;
-  if (CheckpointLog* const log = CheckpointLog::here()) {  // perhaps only tasks hold the cell
+  if (CheckpointLog* const log = CheckpointLog::here()) {  // because perhaps only tasks hold the cell
     known = log->found(std::move(known));
     if (known) assembled_.remember(key, known);
   }

@@ -115,7 +115,7 @@ struct AveragePolicy {
 // How a step clips its gradient, in runs that clip gradients.
 enum class Clipping {
   of_step,  // scales it to a global norm of at most Training::Options::clip_norm
-  none,     // no clipping, because its parts have already been clipped separately
+  none,     // no clipping, because the gradient's parts have already been clipped separately
 };
 
 struct Evaluation {
@@ -135,7 +135,8 @@ struct ModelMeasures {
   std::optional<double> noise_scale{};        // GradientNoise::scale, in samples
   std::optional<double> largest_eigenvalue{};
   std::optional<double> hessian_trace{};
-  // Set with largest_eigenvalue or hessian_trace. Under normalisation both scale with its inverse square.
+  // Set with largest_eigenvalue or hessian_trace, which scale with the inverse square of this norm if the network
+  // normalises.
   std::optional<double> parameter_norm{};
 };
 struct MeasureOptions {
@@ -252,7 +253,8 @@ class Training {
   // Normalisation statistics are not scaled.
   Gradient clipped(Gradient gradient, std::int64_t micro_batches);
 
-  // Returns a shared sum, evaluated once for all its holders and added up by model, then (worker, step, micro-batch).
+  // Returns a shared sum, which is evaluated once for all its holders. Its micro-batches are grouped by model and added
+  // in the order of (worker, step, micro-batch).
   Gradient share(const Gradient& gradient);
 
   // Returns the gradients of those layers of a micro-batch that are complete when a deadline stops its backward pass
@@ -267,9 +269,9 @@ class Training {
   std::vector<double> contributions(const Gradient& gradient) const;
   void weigh_tensors(const Gradient& shared, std::span<const double> contributions) const;
 
-  // Averages the parts of the states that the policy averages. Returns one new state per old state; equal ones are one
-  // object. `weights` has one weight per state, which are divided by their sum; empty: equal weights. With a slice, the
-  // parameters outside it are those of one of the states.
+  // Averages the parts of the states that the policy averages. Returns one new state per old state; equal new states
+  // are one object. `weights`: one per state, divided by their sum; empty: equal weights. With a slice, the parameters
+  // outside it are those of one of the states.
   std::vector<ModelStatePtr> average(std::span<const ModelStatePtr> states, const AveragePolicy& policy,
                                      std::span<const double> weights = {}, Slice slice = {});
 
@@ -440,8 +442,9 @@ class Training {
   std::vector<Held> held_;
   Memo<const ModelState> combined_;  // results of combinations, by their terms
   Memo<Cell> assembled_;             // results of assemble(), by slices
-  CellPtr last_assembled_;           // the only one to reuse if work is divided, as processes differ in what tasks hold
-  Memo<const ModelState> mixed_;     // results of with_slice(), by the two models and the slice
+  // The only cell of assembled_ that is reused if work is divided: whether others still exist differs by process.
+  CellPtr last_assembled_;
+  Memo<const ModelState> mixed_;  // results of with_slice(), by the two models and the slice
 };
 
 }  // namespace syncopate
