@@ -23,12 +23,12 @@ std::optional<Misfit> misfit_of_image(const SampleShape& shape, std::int64_t sma
   return Misfit{.needed = fmt::format("the {1} need images of at least {0} x {0}", smallest, layers)};
 }
 
-// A convolution that keeps the size of images, but for its stride, and a normalisation. The deviation of its weights is
-// sqrt(2 / fan).
+// Appends a convolution and a normalisation. With a stride of 1 the convolution keeps the size of images. The deviation
+// of its weights is sqrt(2 / fan).
 template <OneOf<ResnetOptions, ImagenetResnetOptions> Options>
 void convolve(Network& network, std::int64_t channels, std::int64_t kernel, std::int64_t stride, const Options& options,
               double scale = 1) {
-  constexpr bool counts_inputs = std::is_same_v<Options, ResnetOptions>;  // otherwise outputs
+  constexpr bool counts_inputs = std::is_same_v<Options, ResnetOptions>;  // true: fan-in; false: fan-out
   const std::int64_t fan = (counts_inputs ? network.output().channels : channels) * kernel * kernel;
   network.convolution({.channels = channels,
                        .kernel = kernel,
@@ -276,7 +276,7 @@ Model read_resnet(Settings& table) {
       table.fault("groups", fmt::format("must divide `width`, {}", options.width));
   }
   if (table.faults_so_far() > faults) return {};
-  constexpr std::int64_t smallest = 4;  // pixels, because two strides of 2 then leave one
+  constexpr std::int64_t smallest = 4;  // pixels; two strides of 2 then leave one pixel
   return {
       .misfit =
           [](const DatasetSize& data) { return misfit_of_image(data.shape, smallest, "strides of [models.resnet]"); },
@@ -321,7 +321,7 @@ Model read_imagenet_resnet(Settings& table) {
       table.fault("groups", fmt::format("must divide `width`, {}", options.width));
   }
   if (table.faults_so_far() > faults) return {};
-  // Each stride of 2 has at least two pixels. The stem for large images has two more strides.
+  // Each stride of 2 needs at least two pixels. The stem for large images has two more strides.
   const std::int64_t smallest = options.stem == imagenet ? 17 : 5;
   return {.misfit =
               [smallest](const DatasetSize& data) {

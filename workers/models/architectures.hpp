@@ -22,7 +22,7 @@ struct CnnOptions {
   std::vector<std::int64_t> channels = {16, 32};  // per convolution
   std::int64_t kernel = 5;
   std::int64_t dense = 64;  // width of the dense layer before the last
-  bool batch_norm = false;  // one after each convolution, which then has no bias
+  bool batch_norm = false;  // a batch normalisation after each convolution, which then has no bias
   double dropout = 0;       // after the dense layer before the last
 };
 
@@ -37,7 +37,7 @@ std::int64_t smallest_image(const CnnOptions& options);
 // dense layer.
 // Source:  He et al. 2016, "Deep residual learning", section 4.2, with shortcut A, which has no parameters; for dropout
 //          Zagoruyko and Komodakis 2016, "Wide residual networks".
-// Differs: for training with small micro-batches, normalisation by groups and SiLU instead of ReLU are options.
+// Differs: group normalisation, for training with small micro-batches, and SiLU instead of ReLU are options.
 struct ResnetOptions {
   enum class Norm { batch, group };
   enum class Activation { relu, silu };
@@ -62,8 +62,8 @@ Network resnet_network(const SampleShape& input, std::int64_t classes, const Res
 // images, such as CIFAR's, is a 3 x 3 convolution.
 // Source:  He et al. 2016, "Deep residual learning", Table 1, with shortcut B; for groups Wu and He 2018, "Group
 //          normalization".
-// Differs: in a bottleneck the 3 x 3 convolution has the stride, as in torchvision and NVIDIA's "v1.5"; in the paper it
-//          is the first 1 x 1 convolution. Initial weights are torchvision's: in convolutions normal with deviation
+// Differs: in a bottleneck the 3 x 3 convolution has the stride, as in torchvision and NVIDIA's "v1.5"; in the paper
+//          the first 1 x 1 convolution has it. Initial weights are torchvision's: in convolutions normal with deviation
 //          sqrt(2 / fan-out), in the dense layer uniform within 1 / sqrt(fan-in).
 struct ImagenetResnetOptions {
   enum class Stem { imagenet, cifar };
@@ -78,12 +78,12 @@ struct ImagenetResnetOptions {
 
 Network imagenet_resnet_network(const SampleShape& input, std::int64_t classes, const ImagenetResnetOptions& options);
 
-// A transformer for texts: embeddings of words and positions, which are added; blocks of attention and of a perceptron
-// with exact GELU; the task's head:
+// A transformer for texts. Embeddings of tokens and positions are added. Then follow blocks of attention and of a
+// perceptron with exact GELU, and the task's head:
 // - classification: a dense layer and tanh of the first token, or the mean over the tokens; then a dense layer.
-// - masked-lm: a dense layer, GELU and a normalisation of each hidden token; words from the embedding's weights, plus
+// - masked-lm: a dense layer, GELU and a normalisation of each hidden token; then the transposed token embedding, plus
 //   a bias.
-// - causal-lm: words from the embedding's weights; attention does not see later tokens.
+// - causal-lm: the transposed token embedding. Attention does not see later tokens.
 // Post-norm normalises the embedding and each sum of a branch and its input. Pre-norm normalises the inputs of
 // branches, and the output of the last block. Weights are drawn from the normal distribution with deviation 0.02;
 // biases are zero. Dropout applies to the embedding, to each branch's output, and to the features from which a text's
@@ -109,12 +109,12 @@ struct TextTransformerOptions {
 
 Network text_transformer_network(const SampleShape& input, std::int64_t classes, const TextTransformerOptions& options);
 
-// A decoder-only transformer that predicts each next token: embeddings of tokens, with learned positions added or
-// rotary ones in attention; blocks of causal attention and of a perceptron with exact GELU, whose inputs are
-// normalised; a normalisation; a head without biases.
-// Weights are drawn from the normal distribution, with a deviation that is divided by sqrt(2 depth) in the layers whose
-// outputs are added to their input, so that the sum of all 2 depth branches does not grow with depth. Biases start at
-// 0. Dropout applies to the embedding and to each branch's output.
+// A decoder-only transformer that predicts each next token. It consists of: embeddings of tokens, with learned
+// positions added or rotary positions in attention; blocks of causal attention and of a perceptron with exact GELU,
+// whose inputs are normalised; a normalisation; a head without biases.
+// Weights are drawn from the normal distribution. In the last layer of each branch the deviation is divided by
+// sqrt(2 depth), so that the sum of all 2 depth branches does not grow with depth. Biases start at 0. Dropout applies
+// to the embedding and to each branch's output.
 // GPT-2 with 124 million parameters is width 768, depth 12, 12 heads, a context of 1,024 tokens and 50,257 words.
 // Source:  Radford et al. 2019, "GPT-2"; for rotary positions Su et al. 2021, "RoFormer"; for RMS normalisation Zhang
 //          and Sennrich 2019, "Root mean square layer normalization".
@@ -128,11 +128,11 @@ struct GptOptions {
   std::int64_t width = 128;  // features per token; a multiple of `heads`, and of 2 `heads` with rotary positions
   std::int64_t depth = 4;    // number of blocks
   std::int64_t heads = 4;
-  std::int64_t context = 256;    // largest number of tokens that the model sees; a sequence has one more, an answer
+  std::int64_t context = 256;    // most tokens that the model sees; a sequence has one more, which is only predicted
   std::int64_t mlp_width = 512;  // GPT-2: 4 x width
   Positions positions = Positions::learned;
   double rotary_base = 10000;
-  bool tied = true;  // the head uses the weights that embed tokens
+  bool tied = true;  // the head uses the weights of the token embedding
   bool bias = true;  // in dense layers and normalisations
   Norm norm = Norm::layer;
   double dropout = 0;
@@ -142,10 +142,11 @@ struct GptOptions {
 
 Network gpt_network(const SampleShape& input, const GptOptions& options);
 
-// The simple vision transformer: patches, normalised, projected and normalised again, plus fixed positions; blocks of
-// attention and of a perceptron with exact GELU, whose inputs are normalised and whose outputs are added; the mean over
-// the patches, normalised; a dense layer. There is no class token. The projections to queries, keys and values, and the
-// projection of the heads' outputs, have no biases. Dropout is an option that the source does not have.
+// The simple vision transformer. Patches are normalised, projected and normalised again, and fixed positions are added.
+// Then follow blocks of attention and of a perceptron with exact GELU, whose inputs are normalised and whose outputs
+// are added to their inputs; the mean over the patches, normalised; and a dense layer. There is no class token. The
+// projections to queries, keys and values, and the projection of the heads' outputs, have no biases. Dropout is an
+// option that the source does not have.
 // Source:  Beyer et al. 2022, "Better plain ViT baselines for ImageNet-1k"; layers as in vit-pytorch's SimpleViT.
 // Differs: older versions of that code lack the two normalisations around the patches' projection.
 struct VisionTransformerOptions {

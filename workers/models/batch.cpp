@@ -12,7 +12,8 @@ namespace {
 
 using Texts = std::span<const std::span<const std::int32_t>>;
 
-// Whether texts of these lengths may share a group: padding up to 3 tokens or a quarter costs less than another group.
+// Whether texts of these lengths may share a group. Padding of up to 3 tokens, or of up to a quarter of the longer
+// text, costs less than another group.
 bool may_join(std::int64_t length, std::int64_t other, bool pads) {
   if (!pads) return length == other;
   constexpr std::int64_t always = 3;
@@ -50,12 +51,12 @@ TextGroup group_of(Texts texts, std::int64_t begin) {
 
 using Kind = TextTask::Kind;
 
-// A text as the model sees it, and the questions about it.
+// A text as the model sees it, and the labels to predict.
 struct ShownText {
   std::span<const std::int32_t> tokens{};
   std::vector<std::int32_t> read{};    // owns the memory of `tokens` if the data set does not
   MaskedText masked{};                 // owns the memory of `tokens` if some are hidden
-  std::vector<std::int64_t> places{};  // positions of the needed outputs; empty for a class
+  std::vector<std::int64_t> places{};  // positions of the outputs that predict the labels; empty for a class
   std::vector<std::int64_t> answers{};
 };
 
@@ -63,7 +64,7 @@ std::span<const std::int32_t> cut(std::span<const std::int32_t> tokens, std::int
   return longest > 0 ? tokens.first(std::min(tokens.size(), static_cast<std::size_t>(longest))) : tokens;
 }
 
-// The model also sees the tokens after the first `text.asked`, but there are no questions about them.
+// The model also sees the tokens after the first `text.asked`, but need not predict them.
 ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
   ShownText shown;
   const auto tokens =
@@ -92,7 +93,7 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
       shown.tokens = shown.masked.tokens;
       for (const auto place : shown.masked.places) add_question(place, tokens[static_cast<std::size_t>(place)]);
       break;
-    case Kind::causal_lm:  // the last token is only an answer, unless there is no other
+    case Kind::causal_lm:  // the last token is only predicted, unless it is the only token
       if (tokens.size() > 1) shown.tokens = tokens.first(tokens.size() - 1);
       for (std::size_t place = 1; place < own.size(); ++place) add_question(place - 1, tokens[place]);
   }
@@ -158,7 +159,7 @@ SampleBatch ask(const Dataset& dataset, Split split, std::vector<AskedText> text
   std::vector<ShownText> shown;
   std::vector<std::span<const std::int32_t>> sequences;
   std::vector<std::int64_t> places, answers;
-  std::map<std::int64_t, std::int64_t> targets;  // number of targets, by micro-batch
+  std::map<std::int64_t, std::int64_t> targets;  // number of labels, by micro-batch
   std::int64_t begin = 0;
   shown.reserve(texts.size());
   for (const AskedText& text : texts) {

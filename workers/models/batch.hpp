@@ -1,4 +1,4 @@
-// Batches of samples in a network's input form, and the targets of its loss. Only sources with LibTorch include it.
+// Batches of samples as a network's inputs, and the labels of its loss. Only sources with LibTorch include this file.
 // Texts are evaluated together without padding, so a micro-batch's result does not depend on the other micro-batches
 // that are evaluated with it. A user's own module may see padding if that does not change its outputs.
 #pragma once
@@ -32,17 +32,18 @@ struct TextGroup {
   at::Tensor lengths{};          // (texts,) int64
 };
 
-// Texts as LibTorch's kernels take them: all tokens of a batch one after another, without padding. Only attention, in
+// Texts as inputs of LibTorch's kernels: all tokens of a batch one after another, without padding. Only attention, in
 // which the tokens of a text interact, uses padding: it processes groups of texts of nearly equal length.
 struct SequenceBatch {
-  // Keeps the order of `texts`; sorted by length, they form large groups. Without `pads` a group's lengths are equal.
+  // Keeps the order of `texts`; texts that are sorted by length form large groups. Without `pads`, all texts of a group
+  // have equal lengths.
   explicit SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads = true);
 
   at::Tensor tokens;              // (t,) int64
   at::Tensor places;              // (t,) int64: position in the text, from 0
   at::Tensor begins;              // (n,) int64: index of each text's first token
   std::vector<TextGroup> groups;  // in the order of the texts
-  at::Tensor asked{};             // (questions,) int64: tokens whose outputs are needed; undefined: none
+  at::Tensor asked{};             // (labels,) int64: tokens whose outputs are needed; undefined: none
 };
 
 using NetworkInputs = std::variant<at::Tensor, SequenceBatch>;  // numbers (n, channels, height, width), or texts
@@ -55,10 +56,10 @@ struct MixedLabels {
 
 struct SampleBatch {
   NetworkInputs inputs;
-  at::Tensor answers;                    // (questions,) int64: classes, one per sample, or tokens
+  at::Tensor answers;                    // (labels,) int64: the classes, one per sample, or tokens to predict
   at::Tensor targets{};                  // (n, targets): numbers to learn instead of classes; undefined: none
   std::optional<MixedLabels> mixed{};    // for classes
-  at::Tensor weights{};                  // (questions,), for texts: 1 / number of questions in the same micro-batch
+  at::Tensor weights{};                  // (labels,), for texts: 1 / number of labels in the same micro-batch
   std::vector<std::uint32_t> samples{};  // (n,), in the order of the inputs
   std::vector<std::int64_t> epochs{};    // by sample; empty: the samples are not those of a gradient
 
@@ -71,15 +72,15 @@ struct SampleBatch {
 SampleBatch gathered(const Dataset& dataset, Split split, std::uint64_t seed, std::vector<std::uint32_t> samples,
                      std::vector<std::int64_t> epochs, FlatVector& memory);
 
-// One visit of a text, with the questions about it.
+// One visit of a text, and which of its tokens the model must predict.
 struct AskedText {
   std::uint32_t sample = 0;
   std::int64_t epoch = 0;
-  std::int64_t micro_batch = 0;  // its loss is the mean over the questions about all its texts
-  std::int32_t asked = 0;        // only the first `asked` tokens have questions; 0: all tokens
+  std::int64_t micro_batch = 0;  // its loss is the mean over the labels of all its texts
+  std::int32_t asked = 0;        // only labels of the first `asked` tokens are used; 0: all tokens
 };
 
-// Sorts the texts by length, the longest first. `seed`: for hidden tokens. There may be no questions at all.
+// Sorts the texts by length, the longest first. `seed`: selects the hidden tokens. The batch may have no labels at all.
 SampleBatch ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
                 std::uint64_t seed);
 

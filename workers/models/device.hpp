@@ -1,6 +1,7 @@
-// Where LibTorch computes a network, and in which precision. Models' states, and all that methods do with them, stay in
-// main memory. Only the module and its batches are on the device: parameters go there once per state, and gradients
-// come back. Virtual time does not depend on it. device_tensors.hpp does the copying; this file does not use LibTorch.
+// The device on which LibTorch computes a network, and the precision. Models' states, and methods' arithmetic on them,
+// stay in main memory. Only the module and its batches are on the device: parameters are copied there once per state,
+// and gradients are copied back. Virtual time does not depend on the device. device_tensors.hpp makes the copies; this
+// file does not use LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ struct ArithmeticPlaces {
 };
 
 // Reads the keys. `device_batch` is ignored with device = "cpu", so that a file for a GPU also runs on the processor
-// (plan_network makes a note of it). Then, and if they are not written, keys stay out of the resolved configuration, so
-// that hashes are those of runs without these keys.
+// (plan_network makes a note of it). Ignored and absent keys stay out of the resolved configuration, so that the run's
+// hash is that of a run without these keys.
 Arithmetic read_arithmetic(Settings& training);
 
 }  // namespace syncopate

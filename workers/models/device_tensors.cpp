@@ -92,8 +92,8 @@ std::string device_name_by_torch(const std::string& device) {
 Device::Device(const Arithmetic& arithmetic) : arithmetic_(arithmetic), device_(device_of(arithmetic.device)) {
   if (device_.is_cpu()) return;
   if (device_.is_cuda() && !device_.has_index()) device_ = at::Device(at::kCUDA, 0);
-  // These switches are LibTorch's, for the whole process. float32 means float32: no products of fewer bits. (Products
-  // outside convolutions have all bits by default.)
+  // These switches apply to LibTorch in the whole process. Without TF32, products in float32 have all bits. (Outside
+  // convolutions TF32 is off by default.)
   at::globalContext().setAllowTF32CuDNN(false);
   at::globalContext().setDeterministicAlgorithms(arithmetic.deterministic, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(arithmetic.deterministic);
@@ -187,7 +187,7 @@ std::vector<at::Tensor> Device::shared_parameters(const Network& network, const 
   if (found == copies_.end()) {
     copies_.push_front({owner, upload(flat_view(flat, network.parameter_floats()))});
     found = copies_.begin();
-    // Each thread may use a state of its own at the same time.
+    // There is room for one state per thread, because each thread may use a different one at the same time.
     if (copies_.size() > threads_.size() + 1) copies_.pop_back();
   }
   if (device_.is_cuda())  // the memory must not be reused while this thread's stream reads it

@@ -1,5 +1,5 @@
-// The LibTorch side of device.hpp: copies of tensors on the device, and the circumstances of a computation. Only
-// sources with LibTorch include it.
+// The LibTorch side of device.hpp: copies of tensors on the device, and the precision, threads and streams of a
+// computation. Only sources with LibTorch include it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -65,7 +65,7 @@ class Device {
 
   // The parameters `flat` (P,), one tensor per parameter in the network's order.
   std::vector<at::Tensor> parameters(const Network& network, const float* flat) const;
-  // As parameters(), but a state that was announced is copied only once, also if several threads use it. Not for
+  // Like parameters(), but an announced state is copied only once, even if several threads use it. Do not call it in
   // inference mode, whose tensors cannot be differentiated later.
   std::vector<at::Tensor> shared_parameters(const Network& network, const float* flat) const;
   // Objective::next_parameters_belong_to.
@@ -102,8 +102,8 @@ class Device {
 
   // Limits LibTorch to one thread, and enters this thread's stream on a GPU; nullopt on the processor.
   std::optional<c10::StreamGuard> enter() const;
-  // Only LibTorch's own allocator for GPUs reports a lack of memory by a type. Libraries (cuBLAS, cuDNN), locked memory
-  // and MPS report it by their texts.
+  // Whether the device lacks memory. Only LibTorch's own allocator for GPUs has an exception type for this. Libraries
+  // (cuBLAS, cuDNN), locked memory and MPS report it in the text of the message.
   bool is_lack_of_memory(const c10::Error& problem) const;
   [[noreturn]] void fail_for_memory(const char* what) const;
 

@@ -1,4 +1,4 @@
-// Models whose losses are formulas, for questions with closed-form answers: a noisy quadratic, a valley of minima, a
+// Models whose losses are formulas, for experiments with closed-form results: a noisy quadratic, a valley of minima, a
 // diagonal linear network. These models need neither LibTorch nor a data set, and a micro-batch is one sample.
 #pragma once
 
@@ -138,7 +138,7 @@ class DiagonalLinear : public Formula {
   double loss(const float* parameters, Split split) const override;
   std::size_t dimension() const { return static_cast<std::size_t>(options_.dimension); }
   std::vector<double> difference(const float* parameters) const;  // u^2 - v^2 - truth
-  // The error of f(x) for each input; `difference` may be any vector in its place.
+  // The product of each input with `difference`, which is the error of f(x) if difference() computed it.
   std::vector<double> errors(const std::vector<double>& difference) const;
 
   DiagonalLinearOptions options_;

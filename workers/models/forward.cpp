@@ -33,13 +33,15 @@ namespace {
 constexpr double batch_norm_momentum = 0.1;
 constexpr double epsilon = 1e-5;
 
-// Elements [offset, offset + size) of the flat tensor. Unlike LibTorch's views these do not share a count of changes in
-// place, by which autograd would reject a backward pass after another layer has updated its statistics.
+// Elements [offset, offset + size) of the flat tensor. Unlike LibTorch's views, these tensors have separate version
+// counters. With a common counter, autograd would reject a backward pass after another layer has updated its
+// statistics.
 at::Tensor part_of(const at::Tensor& flat, std::size_t offset, at::IntArrayRef shape) {
   if (flat.is_cpu())
     return at::from_blob(
         flat.data_ptr<float>() + offset, shape, [flat](void*) {}, flat.options());
-  // Not every device has addresses. variable_data() gives a view a count of its own; in inference mode none counts.
+  // Not every device has addresses. variable_data() gives a view its own version counter; in inference mode no tensor
+  // has one.
   const at::Tensor part = flat.narrow(0, static_cast<std::int64_t>(offset), c10::multiply_integers(shape)).view(shape);
   return part.is_inference() ? part : part.variable_data();
 }
@@ -122,8 +124,8 @@ Heads heads_of(const at::Tensor& tokens, const BlockedTexts& texts) {
           .values = parts[2].contiguous()};
 }
 
-// Calls `compute` with the first query of each block, the number of its queries, and the shares of attention (heads,
-// queries, keys) that they pay to all tokens up to the block's end.
+// Calls `compute` with the first query of each block, the number of its queries, and their attention weights (heads,
+// queries, keys) for all tokens up to the block's end.
 template <typename Compute>
 void for_each_block(const Heads& of, Compute compute) {
   constexpr double never = -std::numeric_limits<double>::infinity();
@@ -150,9 +152,9 @@ void add_products(const at::Tensor& sums, const at::Tensor& a, const at::Tensor&
 using WithoutAutocast = c10::impl::ExcludeDispatchKeyGuard;
 
 // Causal attention, text by text, in blocks of queries: (tokens, 3 width) to (tokens, width). The scores of a block fit
-// into the cache, and scores of later tokens are not computed. The backward pass computes the shares of attention
-// again, so that nothing is stored except the input. Factors of products have the input's type; the softmax and all
-// sums are in single precision. README.md compares its time with that of all scores.
+// into the cache, and scores of later tokens are not computed. The backward pass computes the attention weights again,
+// so that nothing is stored except the input. Factors of products have the input's type; the softmax and all sums are
+// in single precision. README.md compares the time with that of computing all scores at once.
 // Source:  Rabe and Staats 2021, "Self-attention does not need O(n^2) memory".
 class AttentionInBlocks : public torch::autograd::Function<AttentionInBlocks> {
  public:
@@ -290,7 +292,7 @@ class ForwardPass {
     passes_->push_back({.layer = layer, .inputs = inputs.detach(), .outputs = x_});
   }
 
-  // In place, unless a recorder, or a branch that has just begun, needs the input later. The backward passes of the
+  // In place, unless passes_, or a branch that has just begun, needs the input later. The backward passes of the
   // preceding layers (linear, convolution, normalisation, sum) do not need their outputs.
   void operator()(const layer::Relu&) {
     const bool is_kept = passes_ || (!residuals_.empty() && residuals_.back().is_same(x_));
@@ -304,8 +306,7 @@ class ForwardPass {
 
   void operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
 
-  // Srivastava et al. 2014. Kept features are scaled up in training, instead of all features being scaled down in
-  // evaluations.
+  // Srivastava et al. 2014, but training scales kept features up; the paper scales all features down in evaluations.
   void operator()(const layer::Dropout& layer) {
     if (mode_ == Mode::evaluate || layer.share == 0) return;
     const at::Tensor mask = at::empty(x_.sizes(), at::kFloat);
@@ -403,7 +404,7 @@ class ForwardPass {
 
   void operator()(const layer::FirstTokens&) { x_ = at::embedding(x_, texts_->begins); }
 
-  // Questions ask for different tokens in ascending order. If there is one per token, all rows remain.
+  // The needed tokens are different and in ascending order. If all tokens are needed, all rows remain.
   void operator()(const layer::AskedTokens&) {
     if (texts_->asked.numel() < x_.size(0)) x_ = at::embedding(x_, texts_->asked);
   }
@@ -478,7 +479,8 @@ bool treats_samples_separately(const Layer& layer) {
       layer);
 }
 
-// LibTorch's dispatcher asks a thread's enabled keys first. TESTING_ONLY_GenericMode has no other use.
+// LibTorch's dispatcher calls the kernels of the keys that a thread has enabled before all other kernels. LibTorch does
+// not use TESTING_ONLY_GenericMode.
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 struct Draws {

@@ -20,8 +20,8 @@ struct LinearPass;
 // is active except in evaluate. In measure the running statistics become those of the batch.
 enum class Mode { train, evaluate, measure };
 
-// A view of a flat vector in main memory. It may be written only if the caller's memory is mutable; from_blob takes no
-// other.
+// A view of a flat vector in main memory. Write to the view only if the memory is mutable. The parameter is const,
+// although from_blob takes only mutable memory.
 at::Tensor flat_view(const float* flat, std::size_t size);
 
 // Views of the flat vector (P,), one per parameter in the network's order, without a copy.
@@ -34,9 +34,9 @@ std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& f
 // on. All tensors: (texts, heads, tokens, d).
 at::Tensor causal_attention_by_torch(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values);
 
-// Outputs (questions, outputs), such as logits. In train mode the running statistics in `buffers` are updated with
-// PyTorch's momentum of 0.1; networks of texts have none. `visits` (n,): the sample of each row, for random draws;
-// null: none. `passes` receives inputs and outputs of all linear layers, if it is not null.
+// Returns one row of outputs, such as logits, per label: (labels, outputs). In train mode the running statistics in
+// `buffers` are updated with PyTorch's momentum of 0.1; networks of texts have none. `visits` (n,): the sample of each
+// row, for random draws; null: no draws. `passes`, if not null, receives inputs and outputs of all linear layers.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const NetworkInputs& inputs, Mode mode,
                    const Visits* visits = nullptr, std::vector<LinearPass>* passes = nullptr);

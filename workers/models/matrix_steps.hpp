@@ -1,4 +1,4 @@
-// The products of matrices of the optimizers Muon and Dion (training/optimizers.hpp), which LibTorch computes.
+// Arithmetic on matrices for the optimizers Muon and Dion (training/optimizers.hpp), with LibTorch.
 #pragma once
 
 #include <cstddef>

@@ -121,9 +121,9 @@ class PassCost {
   bool is_known_ = true;
 };
 
-// Rows (sequences) about which a task has no question: all labels are -100, no token may be hidden, or there is no next
-// token. That may hold for the whole row, or for the part that `longest` leaves. Such a row would count as a loss of 0
-// in a micro-batch's mean, and a micro-batch of only such rows would divide a step's gradient by too much.
+// Rows (sequences) without a label to predict: all labels are -100, no token may be hidden, or there is no next token.
+// That may hold for the whole row, or for the part that `longest` leaves. Such a row would count as a loss of 0 in a
+// micro-batch's mean, and a micro-batch of only such rows would divide a step's gradient by too much.
 struct UnaskedRows {
   std::int64_t count = 0;  // in both splits
   Split split = Split::train;
@@ -142,13 +142,13 @@ struct UnaskedRows {
 
 struct UnaskedByTask {
   UnaskedRows whole;         // rows without a label to predict, even if shown completely
-  UnaskedRows cut;           // rows with questions only in the part that is cut off
-  std::int64_t longest = 0;  // smallest cut that leaves each row in `cut` a question
+  UnaskedRows cut;           // rows with labels to predict only in the part that is cut off
+  std::int64_t longest = 0;  // smallest value of `longest` that leaves each row in `cut` a label
 };
 
 using Kind = TextTask::Kind;
 
-// How many tokens of a row must be shown so that the task has a question; nullopt: no number suffices.
+// Returns how many tokens of a row the model must see so that it has a label to predict; nullopt: no number suffices.
 std::optional<std::int64_t> tokens_needed(const Dataset& dataset, Split split, std::uint32_t row,
                                           const TextTask& task) {
   const auto first_where = [](const auto& of, const auto& asks) -> std::optional<std::int64_t> {
@@ -165,7 +165,7 @@ std::optional<std::int64_t> tokens_needed(const Dataset& dataset, Split split, s
                      [&](std::int32_t token) { return std::ranges::find(never, token) == never.end(); });
 }
 
-// Whether rows without a question may exist, judged by sizes alone. Whether they do, only the data's contents show.
+// Whether the sizes alone allow rows without a label to predict. Only the data's contents show whether there are any.
 bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
   const std::int64_t shortest = data.shortest > 0 ? data.shortest : data.shape.width;
   const bool is_cut = task.longest > 0 && task.longest < data.shape.width;
@@ -177,7 +177,7 @@ bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
     case Kind::masked_lm:
       if (task.own_labels) return is_cut;  // whole rows were checked when the data were read
       if (data.marks.never_masked.empty()) return false;
-      // A row consists of a first token, words, and a last token. If it has words, two shown tokens are enough.
+      // A row consists of a first token, words, and a last token. If it has words, its first two tokens suffice.
       if (data.marks.never_masked_stand_at_ends) return shortest < 3 || (is_cut && task.longest < 2);
       return true;
   }
@@ -290,7 +290,7 @@ NetworkTraining read_network_training(Settings& training, std::uint64_t seed) {
   return how;
 }
 
-// Reports faults at keys that have no use for an objective without data.
+// Reports faults at keys that need data, for an objective without data.
 void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.label_smoothing > 0) training.fault("label_smoothing", "must be 0: this model has no labels");
   if (how.partition) training.fault("partition", "must be left out: this model has no data");
@@ -302,7 +302,7 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
     if (training.has(key)) training.fault(key, "must be left out: this model is not computed by LibTorch");
 }
 
-// Reports faults at keys for which micro-batches are too small, or which need classes if samples have numbers instead.
+// Reports faults at keys that need larger micro-batches, and at keys that need classes if samples have numbers instead.
 void check_mixing(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset, Settings& training) {
   if (how.augmentation.mixup > 0 && how.sampling.micro_batch_size < 2)
     training.section("augmentation")
@@ -416,7 +416,7 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
   const bool on_device = !how.arithmetic.is_processor();
   const auto parameters = static_cast<std::int64_t>(built.parameter_floats());
   // Autocast keeps the rounded parameters until the end of a pass, 2 bytes each. About half of the activations are in
-  // bfloat16, so that one takes 3 bytes in the mean.
+  // bfloat16, so the mean size of an activation is 3 bytes.
   const std::int64_t rounded = how.arithmetic.bfloat16 ? 2 * parameters : 0;
   const std::int64_t bytes_of_float = how.arithmetic.bfloat16 ? 3 : sizeof(float);
   const std::int64_t bytes_of_pass = pass.is_known() ? bytes_of_float * floats + rounded : 0;

@@ -22,8 +22,8 @@
 namespace syncopate {
 
 // Reads the keys of a masked language model's table: masked_share, most_masked, masking, mask_copies. If no tokens are
-// hidden (`is_asked_for` is false), each given key is a fault. `by`: what hides tokens, such as "the task
-// \"masked-lm\"".
+// hidden (`is_asked_for` is false), each given key is a fault. `by`: the setting that hides tokens, for messages, such
+// as "the task \"masked-lm\"".
 MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by);
 
 // Reports a fault if a key is given although it has no effect, because otherwise a wrong value would go unnoticed.
@@ -82,7 +82,8 @@ struct ObjectiveContext {
 // An objective whose keys are checked but whose data is not loaded yet.
 struct ObjectivePlan {
   std::function<std::shared_ptr<const Objective>()> load{};  // empty: time-only run, or faults
-  // As `load`, for time measurements if micro-batches are padded (SamplerOptions::repeats_longest); otherwise empty.
+  // Like `load`, but for measuring times if micro-batches are padded (SamplerOptions::repeats_longest); otherwise
+  // empty.
   std::function<std::shared_ptr<const Objective>()> load_timed{};
   bool time_only = false;                  // model = "none"
   std::int64_t parameters = 0;             // P; 0: time-only run, or faults
@@ -97,13 +98,13 @@ struct ObjectivePlan {
   bool has_accuracy = false;
   std::string why_no_derivative{};  // why the loss on some samples has no derivative; empty: it has one
   std::int64_t validation_samples = 0;
-  std::function<std::shared_ptr<const SampleKinds>()> load_kinds{};  // as `load`; empty: no data set
+  std::function<std::shared_ptr<const SampleKinds>()> load_kinds{};  // throws like `load`; empty: no data set
   std::shared_ptr<const BatchLengths> lengths{};  // lengths of micro-batches, if needed; null after a fault
   // Virtual and emulated times are those of padded micro-batches, although micro-batches are computed without padding.
   bool pads = false;
   Arithmetic arithmetic{};               // for a network
   ArithmeticPlaces arithmetic_places{};  // where the keys of `arithmetic` are written
-  bool asks_for_tokens = false;          // a language model, for which longer sequences have more questions
+  bool asks_for_tokens = false;          // a language model, for which longer sequences have more labels to predict
   std::vector<std::string> notes{};      // remarks on files of data and model, and on keys; one sentence each
 
   // Whether the model's loss is a formula, such as the quadratic's, which has no data and no tensors.

@@ -92,7 +92,7 @@ Network& Network::linear(std::int64_t outputs, const LinearOptions& options) {
   return append(layer);
 }
 
-// Gives the layer an even number of random numbers, because they are drawn in pairs.
+// Reserves an even number of random numbers for the layer, because they are drawn in pairs.
 Network& Network::dropout(double share) {
   assert(share >= 0 && share < 1);
   if (share == 0) return *this;

@@ -21,7 +21,7 @@ namespace syncopate {
 class ScriptModule;
 }  // namespace syncopate
 
-// The layers of a network, as data: the parameters that each uses, and its numbers.
+// The layers of a network, as data: each layer's parameters and sizes.
 //
 // Between layers there are images (n, channels, height, width), tokens (n, places, width) or vectors (n, features).
 // Texts are first word numbers, and then the tokens of all texts one after another, (t, width) (batch.hpp).
@@ -55,8 +55,8 @@ struct Tanh {};
 struct Relu {};
 struct Silu {};
 struct Gelu {};  // exact, with the error function
-// In training each feature is set to 0 with probability `share`, by numbers of the sample's stream from `first_number`
-// on.
+// In training each feature is set to 0 with probability `share`. The random numbers are those of the sample's stream
+// from `first_number` on.
 struct Dropout {
   double share = 0;  // in [0, 1)
   std::int64_t first_number = 0;
@@ -84,9 +84,9 @@ struct Patches {
 struct Positions {  // adds a vector that identifies the position
   int table = -1;
 };
-// Turns tokens that contain queries, keys and values of all heads one after another into the outputs of the heads, for
-// each image or text separately. The other options are for texts. causal: no token sees a later token. With a table
-// (rotary_positions), it rotates queries and keys by the angles of their positions.
+// Tokens to tokens: computes the outputs of the heads from tokens that contain the queries, keys and values of all
+// heads one after another, for each image or text separately. The options except `heads` are for texts. causal: no
+// token sees a later token. rotary: a table of rotary_positions, by whose angles queries and keys are rotated.
 struct Attention {
   std::int64_t heads = 1;
   bool causal = false;
@@ -99,12 +99,12 @@ struct BagOfWords {  // texts to vectors: the mean of the tokens' rows of the we
   int weight = -1;   // (vocabulary, features)
   int bias = -1;
 };
-struct WordEmbedding {  // texts to tokens: one row for each word plus one for its position
+struct WordEmbedding {  // texts to tokens: a row of `words` for each token, plus a row of `places` for its position
   int words = -1;       // (vocabulary, width)
   int places = -1;      // (longest, width); -1: words only
 };
 struct FirstTokens {};  // tokens to vectors: the first token of each text
-struct AskedTokens {};  // tokens to vectors: only the tokens that the task has questions about
+struct AskedTokens {};  // tokens to vectors: only the tokens whose outputs predict a label
 
 // A complete module of the user's own (torch_script.cpp): the only layer of its network, with all parameters and
 // buffers.
@@ -134,7 +134,7 @@ struct TextTask {
   };
   Kind kind = Kind::classification;
   MaskingOptions masking{};  // for masked_lm
-  bool own_labels = false;   // for masked_lm: nothing is hidden; the data set's labels of tokens are the answers
+  bool own_labels = false;   // for masked_lm: no token is hidden; the model predicts the data set's labels of tokens
   std::int64_t longest = 0;  // texts are cut to this number of tokens; 0: not cut
   // For a user's own module, which may get texts of different lengths together:
   bool pads = true;          // with padding; false: only texts of equal length are together
@@ -196,11 +196,11 @@ struct NetworkContents {
   std::vector<Buffer> buffers{};    // only those that a training step changes
   bool mixes_samples = false;       // micro-batches evaluated together would affect each other
   bool draws = false;               // a forward pass in training uses LibTorch's random numbers
-  std::string why_no_derivative{};  // why an evaluation has no derivatives; empty: it has
+  std::string why_no_derivative{};  // why an evaluation has no derivatives; empty: it has derivatives
   std::string note{};               // information for the user about a module's file that is not a fault
 };
 
-// Numbers that a network needs and does not train. Copies of a network share it.
+// Numbers that a network needs and does not train. Copies of a network share the table.
 using NetworkTable = std::shared_ptr<const std::vector<float>>;
 
 class Network {
@@ -224,7 +224,7 @@ class Network {
   Network& max_pool(const layer::MaxPool& options = {});
   Network& mean_pool();  // also for tokens of images and texts; outputs vectors
 
-  // See layer::ResidualBegin. `stride`: the branch's total one. The first layer after begin_shortcut must not be an
+  // See layer::ResidualBegin. `stride`: the branch's total stride. The first layer after begin_shortcut must not be an
   // activation, which could overwrite the input.
   Network& begin_residual();
   Network& begin_shortcut();
@@ -239,15 +239,15 @@ class Network {
 
   // Layers for texts.
   Network& bag_of_words(std::int64_t outputs);  // outputs vectors
-  // Tokens of this width, by word and position. `places`: number of positions, at least the number of tokens of the
-  // longest text; 0: by word only. Weights are drawn from the normal distribution.
+  // Outputs tokens of this width. `places`: number of embedded positions, at least the number of tokens of the longest
+  // text; 0: positions are not embedded. Weights are drawn from the normal distribution.
   Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
   // Adds the table of rotary_positions, which all attentions of a network share. Appends no layer.
   int rotary_table(std::int64_t places, std::int64_t head_width, double base);
-  // The following two output vectors.
+  // The next two layers output vectors.
   Network& first_tokens() { return texts_to_vectors(layer::FirstTokens{}); }
   Network& asked_tokens() { return texts_to_vectors(layer::AskedTokens{}); }
-  Network& decode_words(bool bias);  // for vectors; uses the weights that embed words
+  Network& decode_words(bool bias);  // for vectors; uses the weights of embed_words
   Network& asks(const TextTask& task) {
     task_ = task;
     return *this;
@@ -256,7 +256,7 @@ class Network {
   // The only layer of its network.
   Network& script(std::shared_ptr<const ScriptModule> module, NetworkContents contents, std::int64_t outputs);
 
-  // The layers that are appended from now on are the head, which turns the body's features into answers to one task.
+  // The layers that are appended from now on are the head, which computes a task's outputs from the body's features.
   Network& begin_head() {
     body_parameters_ = parameters().size();
     return *this;
@@ -294,7 +294,7 @@ class Network {
  private:
   enum class Form { image, tokens, vector, words, texts };
 
-  // Set shape_ to the layer's output before.
+  // Set shape_ to the layer's output before you call it.
   Network& append(const Layer& layer) {
     layers_.push_back(layer);
     shapes_.push_back(shape_);

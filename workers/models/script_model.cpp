@@ -20,7 +20,7 @@ std::string digest_of(const std::filesystem::path& file) {
   }
 }
 
-// Loads LibTorch, because nothing else can read the file. A failure to load LibTorch is not a fault of the file.
+// Loads LibTorch, because only LibTorch can read the file. A failure to load LibTorch is not a fault of the file.
 Network load_network(Settings& table, const DatasetSize& data, const ScriptOptions& options) {
   const std::filesystem::path file = table.file("file");
   if (file.empty()) return Network(data.shape);

@@ -14,7 +14,7 @@ namespace syncopate {
 
 Model read_torchscript(Settings& table);
 
-// Why a module's file cannot be trained: what was found, and what would be right.
+// Thrown if a module's file cannot be trained. The message says what was found and what is required.
 struct ScriptFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -25,7 +25,7 @@ struct ScriptOptions {
   bool squared_error = false;  // squared error as the loss, for numbers; false: cross-entropy
   TextTask task{};             // for tokens
 
-  // Numbers of samples to try at once.
+  // Sizes of the batches with which the module is tried before the run.
   struct Trial {
     std::int64_t trained = 0;    // number of samples in a micro-batch; 0: no trial
     std::int64_t evaluated = 0;  // number of samples evaluated together; 0: no trial

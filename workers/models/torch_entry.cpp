@@ -1,5 +1,5 @@
 // The library's side of torch_library.hpp. The library contains its own copies of the few sources that TorchObjective
-// calls; these have no state that affects results. The interruption flag is the program's.
+// calls; these have no state that affects results. Only the interruption flag is shared with the program.
 
 #include <ATen/Version.h>
 #include <c10/util/Logging.h>

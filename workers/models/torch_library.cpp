@@ -57,8 +57,8 @@ TorchFunctions load() {
   return functions;
 }
 
-// Loads LibTorch, and for a GPU its part for CUDA, which lies beside its other libraries and which nothing links.
-// Returns why that part cannot be loaded; empty: it is loaded, or LibTorch was built without it.
+// Loads LibTorch and, for a GPU, libtorch_cuda.so. That library is in the same folder, but nothing is linked with it.
+// Returns why it cannot be loaded; empty: it is loaded, or LibTorch was built without it.
 std::string load_torch_of(const std::string& device) {
   torch_functions();
   if (!device.starts_with("cuda")) return "";

@@ -47,8 +47,8 @@ struct TorchRequest {
 // Creates a TorchObjective. Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request);
 
-// Returns why LibTorch cannot compute as `arithmetic` says on this machine, as the end of a sentence; empty: it can. Loads the
-// library first, and CUDA's part of LibTorch for a GPU.
+// Returns why this machine's LibTorch does not support `arithmetic`, as the end of a sentence; empty: it does. Loads
+// the library first, and CUDA's part of LibTorch for a GPU.
 std::string why_no_arithmetic(const Arithmetic& arithmetic);
 // The GPUs of this machine, such as "cuda:0 (NVIDIA H200)", or why LibTorch has none. Loads the library first.
 std::string gpus_of_torch();

@@ -23,7 +23,7 @@ at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labe
   return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
 }
 
-// The memory for a batch's inputs, which a thread uses again.
+// The memory for a batch's inputs, which a thread reuses for its next batch.
 FlatVector& memory_of_this_thread() {
   thread_local FlatVector memory;
   return memory;
@@ -59,7 +59,7 @@ LossSums loss_of(const at::Tensor& outputs, const SampleBatch& batch, double smo
   return cross_entropy(outputs, batch.answers, smoothing, batch.mixed ? &*batch.mixed : nullptr, batch.weights);
 }
 
-// A model to evaluate, with a copy of its statistics, because forward() takes only mutable ones.
+// A model to evaluate, with a copy of its statistics, because forward() takes only mutable statistics.
 struct Member {
   Member(const Network& network, const Device& device, const float* parameters, const float* buffers)
       : parameters(device.parameters(network, parameters)),
@@ -313,7 +313,7 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
     result.buffers_sum.assign(this->buffers(), 0);
     std::vector<float> statistics(this->buffers());
     std::vector<at::Tensor> sum;
-    // The weights of questions about texts contain this share.
+    // For texts, the weights of the labels (SampleBatch::weights) already contain this share.
     const double share = takes_texts() ? 1 : 1.0 / static_cast<double>(samples_per_micro_batch());
     for (std::size_t first = 0; first < micro_batches.size(); first += together) {
       throw_if_interrupted();

@@ -1,7 +1,7 @@
 // The objective of a network on a data set, with LibTorch. Only sources with LibTorch include it.
-// For texts the loss of a micro-batch is the mean over the questions about its texts. A step uses the mean of the
-// micro-batches' means, which differs from the mean over all questions if micro-batches have different numbers of
-// questions. An evaluation sums over all questions.
+// For texts the loss of a micro-batch is the mean over its labels (a text's class, or the tokens to predict). A step
+// uses the mean of the micro-batches' means, which differs from the mean over all labels if micro-batches have
+// different numbers of labels. An evaluation sums over all labels.
 //
 // A thread stores only its input buffers. Parameters are views of the flat memory of a model's state, and the
 // tensors of the backward pass become the segments of the gradient, so neither is copied.
@@ -35,7 +35,7 @@ struct LossSums {
   at::Tensor reported;   // the loss without smoothing; the same tensor if there is no smoothing
 };
 
-// With `weights` (n,), each sample's loss is multiplied by its weight; they exclude `mixed`.
+// With `weights` (n,), each sample's loss is multiplied by its weight. Do not give both `weights` and `mixed`.
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
                        const MixedLabels* mixed = nullptr, const at::Tensor& weights = {});
 

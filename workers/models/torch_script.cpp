@@ -111,7 +111,7 @@ at::Tensor call(Module& module, const Arguments& given) {
 // Forward may change its arguments in place.
 at::Tensor call_on_copies(Module& module, const Arguments& given) { return call(module, given.copies()); }
 
-// The requirements of the data and the loss that a module must meet.
+// The requirements that the data and the loss impose on a module.
 struct ScriptDemand {
   SampleShape shape;
   // Number of outputs per sample, or per token for language models; for labels of tokens it is a minimum.
@@ -211,7 +211,7 @@ bool changes_inputs(Module& module, const Arguments& samples) {
   return versions() != before;
 }
 
-// An operator that behaves differently in training and evaluation, and its input that says which of the two it is.
+// An operator that behaves differently in training and evaluation, and the input that tells it which of them runs.
 struct ModalOperator {
   const char* name;
   const char* says_training;
@@ -348,7 +348,7 @@ void check_scalars(const Module& before, const Module& after) {
       throw ScriptFault(fmt::format("its forward changes the number {}; it may change only buffers", old[i].first));
 }
 
-// Whether samples affect each other: whether all four together give another result than two and two.
+// Whether samples affect each other: whether evaluating all four together differs from evaluating two at a time.
 bool mixes(Module& module, const Arguments& samples) {
   const at::Tensor together = call_on_copies(module, samples);
   std::vector<at::Tensor> apart;
@@ -608,7 +608,7 @@ class ScriptModule {
     }
     if (in_doubles) copy->bind(fixed_, fixed);
     const bool with_lengths = takes_lengths_ && lengths != nullptr;
-    // The same inputs are used again, by the members of an ensemble or by measurements of statistics.
+    // Members of an ensemble and measurements of statistics use the same inputs again.
     const auto own = [&](const at::Tensor& given) { return changes_inputs_ ? given.clone() : given; };
     at::Tensor outputs =
         copy->forward({own(inputs), with_lengths ? own(*lengths) : at::Tensor()}, mode != Mode::evaluate);
