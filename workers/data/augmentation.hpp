@@ -75,7 +75,8 @@ inline constexpr int image_operations = 14;
 
 // Applies an operation, with the result of the Python Imaging Library (Pillow), including its rounding. Images of one
 // channel correspond to Pillow's grey images, images of three channels to its colour images. `amount` is, by
-// operation, a slope, pixels, degrees, a factor, the remaining bits, or a threshold. The last three do not use it.
+// operation, a slope, pixels, degrees, a factor, the remaining bits, or a threshold. The operations autocontrast,
+// equalize and identity ignore it.
 void apply(ImageOperation operation, double amount, Resampling resampling, const ByteImage& image);
 
 struct RandAugment {

@@ -29,7 +29,7 @@ struct TokenMarks {
   std::int32_t mask = -1;                    // replaces tokens that a masked language model must predict; -1: none
   std::vector<std::int32_t> never_masked{};  // such as those at a sequence's ends
   std::int32_t padding = -1;                 // fills shorter sequences at their ends; -1: none
-  bool never_masked_stand_at_ends = false;   // one at each end of every sequence, none inside
+  bool never_masked_stand_at_ends = false;   // every sequence has one of them at each end, and none inside
 };
 
 // The label of tokens that are not to be predicted. torch.nn.CrossEntropyLoss ignores it by default.
@@ -149,9 +149,9 @@ void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale>
 
 // Selects the tokens of a text that a masked language model must predict, and replaces them.
 // Source:  Devlin et al. 2019, "BERT", and its code: a share of a text's tokens is selected, at least one and at most
-//          `most`. The share is rounded and is of all tokens, even those at the ends, which are never selected. A
-//          selected token becomes the mask (80 %), stays (10 %), or becomes a random token of the vocabulary (10 %),
-//          which may be a special or the same token.
+//          `most`. The number is rounded. It is a share of all tokens, even those at the ends, which are never
+//          selected. A selected token becomes the mask (80 %), stays (10 %), or becomes a random token of the
+//          vocabulary (10 %), which may be a special token or the same token.
 // Shapes:  tokens (length,), in the order of the text.
 // Differs: no whole-word masking; no second draw if a text has fewer words than are to be selected.
 struct MaskingOptions {

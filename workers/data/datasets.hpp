@@ -129,12 +129,12 @@ struct TableRow {
   std::string_view sentence;       // one-sentence description
   std::string_view title;          // describes its table; empty: no keys
   Value (*read)(Settings& table);  // reads its keys, but no files
-  // Whether runs of other rows have the table's defaults in their resolved configuration, and so in their hash. False
-  // for every row that is added: it must not change other runs' hashes.
+  // Whether the table's defaults are in the resolved configuration, and so in the hash, of runs that choose other rows.
+  // Leave it false for a new row, so that other runs keep their hashes.
   bool in_every_configuration = false;
 };
 
-// Reads the tables of all rows, [<kind>s.*]. Returns the value of the chosen row; an empty one if that is null.
+// Reads the tables of all rows, [<kind>s.*]. Returns the value of the row `chosen`; an empty value if it is null.
 template <typename Value>
 Value read_tables(Settings& root, const std::string& kind, std::span<const TableRow<Value>> rows,
                   const TableRow<Value>* chosen) {
@@ -173,13 +173,14 @@ std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOption
 // README.md says which shapes and types they may have.
 inline constexpr std::int64_t largest_token = (1 << 24) - 1;
 
-// `marks`: the special tokens, if x contains tokens. Its size needs headers, labels and tokens.
+// `marks`: the special tokens, if x contains tokens. The function `size` reads headers, labels and tokens.
 DirectoryFormat npy_arrays(const TokenMarks& marks = {});
 
-// Training samples that are held out for validation, to choose settings without the test set; a subset of the others.
+// Training samples that are held out for validation, to choose settings without the test set. Training can also be
+// restricted to a subset of the other samples.
 struct ValidationOptions {
   std::int64_t samples = 0;              // less than the training set's size
-  std::optional<std::int64_t> subset{};  // train on this many of the others; nullopt: on all
+  std::optional<std::int64_t> subset{};  // train on this many of the other samples; nullopt: on all of them
   // Selects the validation samples and the subset: the same for all seeds of an experiment or, with subset_by_seed,
   // each seed's own. A larger subset contains each smaller one.
   std::uint64_t seed = 0;

@@ -46,11 +46,12 @@ struct IdxArray {
 // dimensions, each at least 1.
 std::vector<std::int64_t> read_idx_dimensions(const std::filesystem::path& file, int rank);
 
-// Reads the whole file. Throws DataFault also if it does not decompress, or is not as long as its dimensions say.
+// Reads the whole file. Also throws DataFault if the file cannot be decompressed, or if its length does not match its
+// dimensions.
 IdxArray read_idx(const std::filesystem::path& file, int rank);
 
 // A data set in four IDX files named like MNIST's (Fashion-MNIST, MNIST, KMNIST, ...): {train,t10k}-images-idx3-ubyte
-// and {train,t10k}-labels-idx1-ubyte, each with or without .gz. Its size needs only the headers, which must agree.
+// and {train,t10k}-labels-idx1-ubyte, each with or without .gz. `size` reads only the headers, which must agree.
 // Labels must be below 10. Gathered pixels are (pixel - mean) / deviation; both constants are measured over all pixels
 // of the training set. The default directory is found_directory("fashion-mnist"), which looks in $SYNCOPATE_DATA
 // and in share/datasets.

@@ -43,7 +43,8 @@ std::optional<PartitionOptions> read_partition(Settings& training);
 // Returns the labels of all training samples, (n,).
 std::vector<std::int64_t> labels_of(const Dataset& dataset);
 
-// Defines the length of a sequence for all that depends on lengths: the number of its tokens that a model computes.
+// Defines the length of a sequence, on which times and micro-batches depend: the number of tokens that a model
+// computes.
 struct ComputedTokens {
   std::int64_t longest = 0;  // sequences are truncated to this length; 0: never
   // For models that predict each next token: the last token is only predicted, never an input, so L - 1 of L tokens are

@@ -9,7 +9,7 @@
 //
 // If sequences are formed into micro-batches by their lengths, worker k takes micro-batches k, k + K, k + 2K, ... of
 // the epoch. All epochs have as many steps as the first epoch has whole steps. An epoch for which packing gives fewer
-// micro-batches repeats its first ones.
+// micro-batches repeats its first micro-batches.
 #pragma once
 
 #include <algorithm>
@@ -99,8 +99,8 @@ struct SamplerOptions {
   std::int64_t steps_per_epoch() const { return samples / (std::int64_t{workers} * micro_batches * micro_batch_size); }
 };
 
-// Thread-safe. Its BatchLengths need lengths in the options; they are those of the micro-batches' own samples, even
-// with repeats_longest.
+// Thread-safe. The functions of BatchLengths need lengths in the options. They return the lengths of the micro-batches'
+// own samples, even with repeats_longest.
 class Sampler final : public BatchLengths {
  public:
   // Throws DataFault for fewer samples than a step needs, for a worker with fewer than a micro-batch, and for more than

@@ -84,8 +84,8 @@ TextSource text_lines(bool labelled);
 // Source:  Fellbaum (ed.) 1998, "WordNet: an electronic lexical database"; formats: wndb(5WN), lexnames(5WN).
 TextSource wordnet_glosses();
 
-// Its size needs the text only if the size is not cached. A fault is also an empty split, or that no word is frequent
-// enough.
+// `size` reads the text only if its result is not cached. Faults include an empty split, and a text in which no word is
+// frequent enough.
 DirectoryFormat text_dataset(const TextSource& source, const TextOptions& options);
 
 // Sequences of tokens in memory, concatenated without padding. Each has one label, or one label per token.

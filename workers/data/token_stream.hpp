@@ -5,8 +5,8 @@
 // Shapes:  a file (a shard) of n tokens has (n - 1) / context windows of context + 1 tokens. Window w begins at token w
 //          x context, so it overlaps the next one by one token. A model that predicts each next token thus predicts
 //          each token of a shard exactly once. Exceptions are the first token and a rest that is shorter than a window.
-// Differs: llm.c also leaves out what does not fill a batch of all processes. nanoGPT's windows are those of `random`,
-//          and it has no epochs.
+// Differs: llm.c also leaves out windows that do not fill a batch of all processes. nanoGPT always reads windows at
+//          random positions, as with `random`, and has no epochs.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,7 @@ class TokenFile {
 // The windows of several files, in the order of the files.
 class TokenWindows {
  public:
-  // Files that are shorter than a window have none.
+  // A file that is shorter than a window has no windows.
   TokenWindows(std::vector<TokenFile> files, std::int64_t context);
 
   std::span<const TokenFile> files() const { return files_; }
@@ -81,7 +81,8 @@ class TokenWindows {
  private:
   std::vector<TokenFile> files_;
   std::int64_t context_;
-  std::vector<std::int64_t> windows_, begins_;  // numbers of windows and begins before each file, and of all files
+  // windows() and begins() of the files before each file; the last elements are those of all files.
+  std::vector<std::int64_t> windows_, begins_;
 };
 
 struct TokenStreamOptions {
@@ -89,14 +90,14 @@ struct TokenStreamOptions {
   std::string train = "*train*.bin";
   std::string test = "*{test,val}*.bin";
   std::optional<TokenType> type{};  // see TokenFile
-  std::int64_t context = 256;       // tokens of a window that a model sees; the token after them is only an answer
+  std::int64_t context = 256;       // tokens of a window that a model sees; the token after them is only predicted
   std::optional<std::int64_t> vocabulary{};  // nullopt: the largest token in the files + 1
   // Whether each visit of a training sample sees a window at a random position instead of the sample's own window.
   bool random = false;
   std::optional<std::int64_t> test_windows{};  // only the first ones; nullopt: all
 };
 
-// Its size needs all tokens, unless the largest one of each file is cached. Functions also throw Interrupted.
+// `size` reads all tokens, unless the largest token of each file is cached. All functions also throw Interrupted.
 DirectoryFormat token_stream(const TokenStreamOptions& options);
 
 }  // namespace syncopate
