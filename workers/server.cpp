@@ -104,7 +104,7 @@ void Server::open(Message& compressed) {
   open_packet(compressed, context_.message_compressors[slice], context_.training);
 }
 
-// Adds to a message for the worker which of its packets have arrived and which of them were rejected.
+// Adds acknowledgements to a message for the worker: the last packet that has arrived, and the rejected packets.
 void Server::answer(Rank worker, Message& with_model) {
   constexpr std::ptrdiff_t most = std::numeric_limits<std::uint16_t>::max() - 1;
   OfPackets& packets = packets_of_[worker];

@@ -1,5 +1,5 @@
-// A parameter server: it holds the model or a slice of it, accepts or rejects the workers' gradients, and takes
-// optimizer steps along those that it accepts.
+// A parameter server: holds the model or a slice of it, accepts or rejects the workers' gradients, and takes optimizer
+// steps along the accepted ones.
 //
 // With regions (Servers::of_regions), the workers of each region have their own server. It holds a whole model,
 // receives its workers' messages, and exchanges models with the global server, which is the first server. The global
@@ -48,9 +48,9 @@ class Server final : public Participant {
   // gradients the server already has.
   int workers_left(std::span<const Rank> also = {}) const;
 
-  // Returns the next message, or nothing if `until` has passed or a worker has left; check workers_left() then. Answers
-  // requests for a model itself: at once, or with the next version (Receivers::waiting) if the sender was already sent
-  // the current one.
+  // Returns the next message, or nothing if `until` has passed or a worker has left; check workers_left() then. Handles
+  // requests for a model itself: sends the model at once or, if the sender was already sent the current version, sends
+  // the next version (Receivers::waiting).
   ReceivedMessage receive(Time until = never, CalledFrom at = CalledFrom::current());
   // Returns the next message. Returns nothing once all participants that this server serves have left and all their
   // messages have arrived, or once its own (global) server has ended. Calls `on_leave`, if given, once for each

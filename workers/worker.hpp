@@ -1,12 +1,12 @@
-// The interface through which an algorithm runs on one worker, which has its own clock, model and progress. It behaves
-// the same on the simulated cluster and under MPI.
+// The interface through which an algorithm runs on one worker. A worker has its own clock, model and progress. The
+// interface behaves in the same way on the simulated cluster and under MPI.
 //
 // A worker that loses its state in an outage (workers/time/outages.hpp) takes the newest model and computes the
 // micro-batch again. Algorithms need no code for this, unless they keep the worker's results in variables
 // (ResetOnOutage). The newest model is one of these:
-// - After an all-reduce or an average (of all workers or a group): the model and its optimizer moments at the last of
-//   these collectives, called the last agreement. Local steps since then are lost: they count as dropped
-//   and their time as discarded. The worker does not repeat them, so no other worker waits for them.
+// - After an all-reduce or an average (of all workers or a group): the model and its optimizer moments at the last such
+//   collective, called the last agreement. Local steps since then are lost: they count as dropped and their time as
+//   discarded. The worker does not repeat them, so no other worker waits for them.
 // - With a server that holds the whole model, while the worker computes a whole step's gradient without a deadline: the
 //   server's model. The worker requests it, which costs a message each way, and computes the whole step with it.
 // - If the method has declared a model (Worker::declare_newest): that model.
@@ -259,7 +259,7 @@ class Participant {
 
  protected:
   ~Participant();
-  // Removes the server's answers to this worker's packets from its message and records them.
+  // Removes the server's acknowledgements of this worker's packets from the message and records them.
   [[gnu::noinline]] void receive_answers(Message& from_server);
   // Whether the observer listens to this participant's publications of the global model.
   bool is_heard() const {

@@ -110,9 +110,9 @@ std::vector<double> PivotedQr::q_column(int column) const {
   return times_q(std::move(unit));
 }
 
-// A, the mixing matrix, keeps the sum of a vector. On vectors whose sum is 0 it has all its eigenvalues except one 1.
-// Subtracting each row's mean restricts A to these vectors. The k-th root of |A^2k| / |A^k| converges to the modulus
-// much faster than the k-th root of |A^k|, because a constant factor cancels.
+// A, the mixing matrix, keeps the sum of a vector. Restricted to vectors whose sum is 0, it has all its eigenvalues
+// except one eigenvalue of 1. Subtracting each row's mean restricts A to these vectors. The k-th root of |A^2k| / |A^k|
+// converges to the modulus much faster than the k-th root of |A^k|, because a constant factor cancels.
 double second_eigenvalue(const Matrix& mixing) {
   Matrix power = mixing;
   for (int i = 0; i < power.rows; ++i) {

@@ -1,5 +1,5 @@
-// Linear algebra of small dense matrices with the same bits on every machine, so that all ranks and all processes of a
-// sweep draw the same gradient code. Results of BLAS and LAPACK depend on the processor and on threads.
+// Linear algebra of small dense matrices with the same bits on every machine. All ranks and all processes of a sweep
+// then draw the same gradient code. Results of BLAS and LAPACK depend on the processor and on threads.
 #pragma once
 
 #include <cmath>
@@ -88,7 +88,7 @@ class TransposedSolutions {
  public:
   TransposedSolutions(const Matrix& a, int rank, const std::vector<double>& b);
 
-  // Returns the solution that is 0 at the indices `places`, which must be distinct and as many as there are directions.
+  // Returns the solution that is 0 at the indices `places`. These must be distinct, one for each direction.
   std::vector<double> vanishing_at(std::span<const int> places) const;
 
  private:

@@ -40,7 +40,7 @@ std::optional<std::string> rest_of_line(const fs::path& file, std::string_view k
 }
 
 constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
-// Set before the program re-executes itself, so that it does so at most once.
+// Set before the program re-executes itself, so that it re-executes at most once.
 constexpr const char* guard_variable = "SYNCOPATE_BLAS_KERNEL_CHOSEN";
 
 // Returns a function of the loaded libraries, or null. The function is looked up at run time, because the build does

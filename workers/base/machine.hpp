@@ -37,9 +37,9 @@ void use_one_blas_thread();
 // with `argv`. Calls use_one_blas_thread().
 void use_best_blas_kernel(char** argv);
 
-// Memory that this process can still allocate. It is the smallest of four numbers: the machine's free memory with swap
-// space, and the remainders that control groups, ulimit -v (address space) and ulimit -d (data) leave. The largest
-// std::int64_t if none of these is known.
+// Memory that this process can still allocate: the smallest of the machine's free memory with swap space, and of what
+// control groups, ulimit -v (address space) and ulimit -d (data) leave. The largest std::int64_t if none of these is
+// known.
 std::int64_t free_memory_bytes();
 
 // The memory that this process's control group and the groups above it still allow (cgroups version 1 or 2). Any of
@@ -58,15 +58,15 @@ struct MemoryPart {
 // `hardly_held`. Call it after LibTorch has been loaded. Throws std::runtime_error if BLAS would not get its buffers.
 void keep_to_memory_part(const MemoryPart& part);
 
-// If mapped memory is limited (ulimit -v, ulimit -d), maps BLAS's buffers for this many computing threads in advance,
-// because later OpenBLAS would retry a failed allocation forever. Call it after LibTorch has been loaded, before the
-// first product. Throws std::runtime_error if the limit leaves too little.
+// If mapped memory is limited (ulimit -v, ulimit -d), maps BLAS's buffers for this many computing threads in advance.
+// Later, OpenBLAS would retry a failed allocation forever. Call it after LibTorch has been loaded, before the first
+// product. Throws std::runtime_error if the limit leaves too little.
 void reserve_blas_memory(int threads);
 
 // Create this guard before LibTorch is loaded, and destroy it afterwards. It does nothing without a limit on mapped
-// memory. OpenBLAS maps a buffer for each of its threads as soon as it is loaded, so the guard first sets OpenBLAS's
-// number of threads to one. Without room for one buffer OpenBLAS would retry forever; the guard then ends the process
-// with a message and status 1.
+// memory. When OpenBLAS is loaded, it maps a buffer for each of its threads. The guard therefore sets OpenBLAS's number
+// of threads to one. Without room for one buffer OpenBLAS would retry forever; the guard then ends the process with a
+// message and status 1.
 class LimitedBlasLoading {
  public:
   LimitedBlasLoading();

@@ -37,11 +37,11 @@ struct Interrupted : std::runtime_error {
 inline constexpr std::chrono::milliseconds time_to_end{300};
 inline constexpr std::chrono::milliseconds time_for_last_acts{500};
 
-// After this call the first SIGINT or SIGTERM sets a flag that clusters poll, so that a run ends between two events and
+// After this call the first SIGINT or SIGTERM sets a flag. Clusters poll it, so that a run ends between two events and
 // not while it writes a file. The second signal ends the process at once with status 130. One step of a large model can
-// keep a cluster from polling for minutes. Therefore a thread of its own, the ending thread, waits for the first
-// signal. If the process still runs after time_to_end, this thread performs the last acts and exits with status 130.
-// Further calls of this function have no effect.
+// keep a cluster from polling for minutes. Therefore a separate thread, the ending thread, waits for the first signal.
+// If the process still runs after time_to_end, this thread performs the last acts and exits with status 130. Further
+// calls of this function have no effect.
 void install_interrupt_handlers();
 
 // An action that the ending thread performs before it exits. Other threads continue meanwhile, so the act may read only

@@ -34,9 +34,9 @@ struct ByteImage {
 
 enum class Resampling { nearest, bilinear };
 
-// An affine map that moves, shears, rotates and scales images. Pixel (x, y) of the result comes from (x', y') of the
-// image, and is black if that is outside. x' = xx x + xy y + x0, y' = yx x + yy y + y0, for the pixels' centres, which
-// are at half-integers.
+// An affine map that moves, shears, rotates and scales images. Pixel (x, y) of the result is pixel (x', y') of the
+// image, or black if (x', y') is outside: x' = xx x + xy y + x0, y' = yx x + yy y + y0. Coordinates are those of the
+// pixels' centres, which are at half-integers.
 // Source:  an affine transform as in the Python Imaging Library (Pillow), with its rounding.
 struct Warp {
   double xx = 1, xy = 0, x0 = 0;

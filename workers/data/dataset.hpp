@@ -157,8 +157,8 @@ void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale>
 struct MaskingOptions {
   double share = 0.15;     // share of a text's tokens that is selected
   std::int64_t most = 20;  // selected tokens per text
-  // Static masking: the number of copies of each text, which are masked once and used in turn, epoch by epoch. 0:
-  // dynamic masking, which masks each text in every epoch.
+  // Static masking: the number of copies of each text. Each copy is masked once, and each epoch uses the next copy. 0:
+  // dynamic masking, which masks each text again in every epoch.
   std::int64_t copies = 0;
 };
 

@@ -122,7 +122,7 @@ struct DatasetPlan {
 // missing or wrong files, reports a fault and returns nullopt. The Settings of the data set's table must still exist.
 using DatasetPlanner = std::function<std::optional<DatasetPlan>(std::uint64_t seed)>;
 
-// A row of a registry whose entries have a table each, [datasets.<name>] or [models.<name>].
+// A row of a registry. Each row has its own table, [datasets.<name>] or [models.<name>].
 template <typename Value>
 struct TableRow {
   std::string_view name;           // TOML name

@@ -39,7 +39,7 @@ DirectoryFormat cifar(CifarLabels labels, CifarScale scale, CifarRecords records
 // Source: http://yann.lecun.com/exdb/mnist/ (section on file formats).
 struct IdxArray {
   std::vector<std::int64_t> dimensions;
-  std::vector<std::uint8_t> values{};  // as many as the product of the dimensions
+  std::vector<std::uint8_t> values{};  // in row-major order
 };
 
 // Returns the dimensions and reads only the file's first bytes. Throws DataFault unless there are exactly `rank`

@@ -32,9 +32,9 @@ Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOpt
 // The smallest height and width that leave at least one pixel after all convolutions and poolings.
 std::int64_t smallest_image(const CnnOptions& options);
 
-// Residual networks of 6 n + 2 layers for small images: a convolution; three stages of n blocks of two convolutions,
-// with 1, 2 and 4 times the width, where the second and third stage have a stride of 2; the mean over the pixels; a
-// dense layer.
+// Residual networks of 6 n + 2 layers for small images: a convolution; three stages of n blocks of two convolutions;
+// the mean over the pixels; a dense layer. The stages have 1, 2 and 4 times the width. The second and the third stage
+// have a stride of 2.
 // Source:  He et al. 2016, "Deep residual learning", section 4.2, with shortcut A, which has no parameters; for dropout
 //          Zagoruyko and Komodakis 2016, "Wide residual networks".
 // Differs: group normalisation, for training with small micro-batches, and SiLU instead of ReLU are options.
@@ -54,12 +54,12 @@ struct ResnetOptions {
 // Initial weights: normal, of deviation sqrt(2 / fan-in) in convolutions (He et al. 2015) and 0.01 in the dense layer.
 Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options);
 
-// Residual networks for large images: a stem; four stages of blocks with 1, 2, 4 and 8 times the width, where each
-// stage but the first has a stride of 2; the mean over the pixels; a dense layer. Depths 18 and 34 have blocks of two 3
-// x 3 convolutions. Depths 50, 101 and 152 have bottlenecks: convolutions of 1 x 1, 3 x 3 and 1 x 1 pixels, of which
-// the last has four times the channels. A shortcut whose shape changes is a 1 x 1 convolution with a normalisation.
-// The stem is a 7 x 7 convolution with a stride of 2, then 3 x 3 max-pooling with a stride of 2. The stem for small
-// images, such as CIFAR's, is a 3 x 3 convolution.
+// Residual networks for large images: a stem; four stages of blocks; the mean over the pixels; a dense layer. The
+// stages have 1, 2, 4 and 8 times the width. Each stage except the first has a stride of 2. Depths 18 and 34 have
+// blocks of two 3 x 3 convolutions. Depths 50, 101 and 152 have bottlenecks: convolutions of 1 x 1, 3 x 3 and 1 x 1
+// pixels. The last convolution has four times the channels. A shortcut that changes the shape is a 1 x 1 convolution
+// with a normalisation. The stem is a 7 x 7 convolution with a stride of 2, then 3 x 3 max-pooling with a stride of 2.
+// The stem for small images, such as CIFAR's, is a 3 x 3 convolution.
 // Source:  He et al. 2016, "Deep residual learning", Table 1, with shortcut B; for groups Wu and He 2018, "Group
 //          normalization".
 // Differs: in a bottleneck the 3 x 3 convolution has the stride, as in torchvision and NVIDIA's "v1.5"; in the paper

@@ -101,7 +101,7 @@ class Valley : public Formula {
 // A diagonal linear network with label noise: f(x) = <x, u^2 - v^2>, fitted to few inputs of a sparse linear truth.
 // Many u and v fit these inputs exactly. Label noise makes the parameters drift to flat fits, which are sparser and so
 // err less on new inputs.
-//   inputs: standard normal; truth: `active` coordinates of size 1, with alternating signs, the others 0
+//   inputs: standard normal; truth: `active` coordinates are +1 and -1 alternately, the others are 0
 //   micro-batch: one input, drawn with replacement; its target is the truth's output plus or minus label_noise
 //   loss: half the squared error; train: its mean over the inputs, without label noise
 //   test: the excess risk, which is the mean squared error on new inputs, |u^2 - v^2 - truth|^2

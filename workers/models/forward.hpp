@@ -56,7 +56,7 @@ struct LinearPass {
 // Whether all parameters of a network belong to linear layers on vectors, and no layer mixes samples.
 bool is_made_of_linear_layers(const Network& network);
 
-// Mixup: each sample of a micro-batch is mixed with another sample of it, and so are the losses:
+// Mixup: each sample of a micro-batch is mixed with another sample of the same micro-batch. The losses are mixed, too:
 //   x := (1 - l) x + l x_p,  loss (1 - l) L(y) + l L(y_p).
 // The share l ~ Beta(alpha, alpha) of a micro-batch and the permutation p depend on (seed, worker, step, micro-batch).
 // Source:  Zhang et al. 2018, "mixup: beyond empirical risk minimization".

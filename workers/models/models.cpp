@@ -88,7 +88,7 @@ class PassCost {
   }
   void operator()(const layer::Script&) { is_known_ = false; }
 
-  // False for a user's own module, whose memory only a run shows.
+  // False for a user's own module, because its memory cannot be known before a run.
   bool is_known() const { return is_known_; }
   // While a layer is differentiated, the gradients of its inputs and outputs are also in memory.
   std::int64_t trained_floats() const { return held_ + 2 * largest_ + unfolded_; }
@@ -123,7 +123,8 @@ class PassCost {
 
 // Rows (sequences) without a label to predict: all labels are -100, no token may be hidden, or there is no next token.
 // That may hold for the whole row, or for the part that `longest` leaves. Such a row would count as a loss of 0 in a
-// micro-batch's mean, and a micro-batch of only such rows would divide a step's gradient by too much.
+// micro-batch's mean. A micro-batch of only such rows would add nothing to a step's gradient, but still count in its
+// divisor.
 struct UnaskedRows {
   std::int64_t count = 0;  // in both splits
   Split split = Split::train;

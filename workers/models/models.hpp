@@ -26,7 +26,7 @@ namespace syncopate {
 // as "the task \"masked-lm\"".
 MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by);
 
-// Reports a fault if a key is given although it has no effect, because otherwise a wrong value would go unnoticed.
+// Reports a fault if a key is given although it has no effect. Without this, a wrong value would go unnoticed.
 void forbid(Settings& table, const char* key, const std::string& message);
 
 inline constexpr std::int64_t largest_width = 1 << 16;

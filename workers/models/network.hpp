@@ -84,9 +84,10 @@ struct Patches {
 struct Positions {  // adds a vector that identifies the position
   int table = -1;
 };
-// Tokens to tokens: computes the outputs of the heads from tokens that contain the queries, keys and values of all
-// heads one after another, for each image or text separately. The options except `heads` are for texts. causal: no
-// token sees a later token. rotary: a table of rotary_positions, by whose angles queries and keys are rotated.
+// Tokens to tokens, for each image or text separately. An input token contains the queries, keys and values of all
+// heads one after another; an output token contains the heads' outputs. The options except `heads` are for texts.
+// causal: no token sees a later token. rotary: the table of rotary_positions with the angles that rotate queries and
+// keys.
 struct Attention {
   std::int64_t heads = 1;
   bool causal = false;
@@ -189,8 +190,8 @@ struct ConvolutionOptions {
   NormalWeights deviation{};
 };
 
-// The contents of a network, in the order of its layers, or of a module from a file, in the module's order. lay_out()
-// determines their positions in flat vectors.
+// The contents of a network, in the order of its layers. For a module from a file, they are in the module's order.
+// lay_out() determines their positions in flat vectors.
 struct NetworkContents {
   std::vector<Parameter> parameters{};
   std::vector<Buffer> buffers{};    // only those that a training step changes

@@ -68,8 +68,8 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
   using namespace syncopate;  // NOLINT: their own namespace
   interrupted_program = interrupted;
   c10::initLogging();  // reads which warnings are wanted (silence_torch_warnings)
-  // Starts the threads of LibTorch's pool before machine.hpp limits memory, because otherwise LibTorch would wait for
-  // ever for a missing thread.
+  // Starts the threads of LibTorch's pool before machine.hpp limits memory. If a thread could not start later, LibTorch
+  // would wait for it forever.
   use_one_thread();
   functions = {.make_objective = [](const TorchRequest& request) -> std::shared_ptr<const Objective> {
                  return std::make_shared<TorchObjective>(request.network, request.dataset, request.sampling,

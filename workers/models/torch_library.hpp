@@ -22,8 +22,8 @@ void load_torch();
 bool torch_is_loaded();
 // The path of libtorch_cpu as found by the loader; empty before load_torch.
 std::string loaded_torch_file();
-// The kernels that LibTorch has chosen for this processor (torch_entry.cpp), and the name of a GPU on which it
-// computes; "none loaded" if it is not loaded.
+// The kernels that LibTorch has chosen for this processor (torch_entry.cpp), and the name of the GPU if `device` is
+// one. "none loaded" if LibTorch is not loaded.
 std::string torch_kernels(const std::string& device = "cpu");
 // Returns a GPU with its name, such as "cuda:0 (NVIDIA H200)" for "cuda", once LibTorch is loaded. Any other device is
 // returned unchanged.

@@ -135,8 +135,8 @@ void add_derivative(std::vector<double>& sum, const at::Tensor& loss_sum, const 
   }
 }
 
-// Separate gradients from one pass. Once the loss has been differentiated with respect to the outputs of all linear
-// layers, the gradient of the weights for any rows of the batch is a product of these rows alone.
+// Separate gradients from one pass. The pass differentiates the loss with respect to the outputs of all linear layers.
+// The gradient of the weights for any rows of the batch is then a product of these rows alone.
 // Shapes:  inputs (n, i); the loss's gradients with respect to the outputs (n, o); weights (o, i).
 // Cost:    for each list of rows one product of (o, rows) and (rows, i) per layer, as in a separate pass over these
 //          rows; all other work is done once.

@@ -26,9 +26,9 @@
 
 namespace syncopate {
 
-// Cross-entropy with label smoothing: (1 - e) (-log p_label) + e (mean over all classes of -log p), which is the
+// Cross-entropy with label smoothing: (1 - e) (-log p_label) + e (mean over all classes of -log p). This is the
 // cross-entropy with the target (1 - e) onehot + e / classes.
-// Source:  Szegedy et al. 2016, "Rethinking the Inception Architecture"; the same as torch.nn.CrossEntropyLoss.
+// Source:  Szegedy et al. 2016, "Rethinking the Inception Architecture"; equals torch.nn.CrossEntropyLoss.
 // Shapes:  logits (n, classes), labels (n,); results are sums over the samples.
 struct LossSums {
   at::Tensor minimised;  // the loss with smoothing

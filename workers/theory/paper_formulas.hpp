@@ -46,10 +46,10 @@ double expected_slowest_worker(int workers, int micro_batches, const MicroBatchL
 // E[T] without a threshold, `serial` is T^c.
 double effective_speedup(double completed, int micro_batches, double threshold, double slowest, double serial);
 
-// Returns the threshold with the largest S_eff by the formulas among thresholds that drop at most a share
-// `maximum_drop_rate`, 1 - E[M~] / M; infinite if no threshold gains anything. `slowest` is E[T], `serial` is T^c. No
-// micro-batch ends before `shortest`, so no threshold below it is returned. Without this bound, the normal distribution
-// could give a shorter threshold if the real distribution has a long tail.
+// Returns the threshold with the largest effective speed-up by these formulas, among those with a drop rate
+// 1 - E[M~] / M of at most `maximum_drop_rate`. Infinite if no threshold gains anything. `slowest` is E[T], `serial` is
+// T^c. No micro-batch ends before `shortest`, so no threshold below it is returned. Without this bound, the normal
+// distribution could give a shorter threshold if the real distribution has a long tail.
 double best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
                       double maximum_drop_rate = 1, double shortest = 0);
 
@@ -83,8 +83,8 @@ enum class SpeedupForm {
   throughput,
   // Eq. 6: the mean over the recorded steps of each step's effective speed-up.
   effective,
-  // As in the paper's reference code: like Eq. 6, but a step lasts until the last micro-batch that ends before the
-  // threshold, or until the threshold if all kept micro-batches take no time.
+  // As in the paper's reference code: like Eq. 6, but a step lasts until the end of the last kept micro-batch, or until
+  // the threshold if all kept micro-batches take no time.
   reference,
 };
 

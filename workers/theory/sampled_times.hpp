@@ -121,8 +121,8 @@ std::optional<SampledMean> sampled_slowest_sum(const SampledTimes& times, Step s
 // The effect of a threshold on the drawn steps. Micro-batches that end after the threshold are lost.
 struct CutSteps {
   SampledMean time_s;  // time until the slowest worker has finished or stopped
-  // Share of the micro-batches that are kept. Its error is at least one micro-batch of those drawn: an event that does
-  // not occur in n draws can still have a probability of 3 / n.
+  // Share of the micro-batches that are kept. The error is at least the share of one drawn micro-batch: an event that
+  // does not occur in n draws can still have a probability of 3 / n.
   SampledMean kept{.mean = 1};
 };
 // `threshold_s` counts from the start of a step; infinite: nothing is cut. Empty if too few steps, or not all workers,

@@ -210,8 +210,8 @@ enum class Preempt {
 // Preempt::layer: a micro-batch consists of its forward pass, for `forward_share` of its duration, followed by its
 // backward pass. The backward pass goes through the model's tensors from the last to the first (BackwardOrder,
 // workers/training/gradient.hpp), and each tensor takes time in proportion to its number of elements. This is an
-// approximation that only measurements on the real machine could improve: convolutions take longer than dense layers
-// with the same number of elements, embeddings take less, and layers without parameters take time as well.
+// approximation. In fact convolutions take longer than dense layers with the same number of elements, embeddings take
+// less time, and layers without parameters take time, too. Only measurements on the real machine could improve it.
 // - A tensor counts if its part ends at the deadline or before. If all tensors count, the micro-batch is complete.
 // - Otherwise the micro-batch counts as dropped, although the gradients of its last tensors are part of the sum. It is
 //   not counted among kept micro-batches, samples or losses, and gives no normalisation statistics (as if

@@ -437,8 +437,8 @@ std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& co
   return own;
 }
 
-// Reads the number of workers per group, from 2 to all but one: otherwise no two workers would share an uplink, or no
-// traffic would pass it.
+// Reads the number of workers per group. It is at least 2, so that workers share an uplink, and less than the number of
+// workers, so that traffic passes the uplinks.
 int read_group_size(Settings& settings, const NetworkContext& context) {
   const std::size_t faults = settings.faults_so_far();
   const auto size = static_cast<int>(settings.integer(

@@ -63,16 +63,16 @@
 
 namespace syncopate {
 
-// all_reduce: all members get the sum. all_gather: all get all members' numbers. broadcast: all get one member's
-// vector. all_to_all: each of N members gets its own Nth of each member's vector.
+// all_reduce: all members get the sum. all_gather: all members get the numbers of all members. broadcast: all members
+// get one member's vector. all_to_all: each of N members gets its own Nth of each member's vector.
 enum class Operation { all_reduce, all_gather, broadcast, all_to_all };
 
 // One collective among workers of consecutive ranks.
 struct CollectiveCall {
   Operation operation = Operation::all_reduce;
   int members = 1;
-  // The vector that is reduced or broadcast, or that each member divides (all_to_all), or all members' parts
-  // (all_gather).
+  // The size of the vector that is reduced or broadcast, of the vector that each member divides (all_to_all), or of all
+  // members' parts together (all_gather).
   Bytes payload{};
   Rank first{};                          // lowest member
   std::optional<std::int64_t> number{};  // selects the random cost of a collective; empty: mean cost
@@ -250,10 +250,10 @@ std::unique_ptr<NetworkModel> make_fixed_network(double latency_s);
 // Jitter: each collective and each message takes its cost x (1 + jitter x E), where E is exponential with mean 1. So
 // the cost of the wrapped model becomes the minimum, and the mean is (1 + jitter) times as large. Times on links and
 // latencies grow by the same factor. This is the project's choice: delays in queues add up and have no upper bound, but
-// nothing is faster than an idle network. E is drawn once per collective, identified by its first member, its size and
-// its number among the collectives of the same members, and once per message, identified by its sender and number. So
-// all methods of an experiment get the same draws. jitter >= 0.
-// serial_s is added to the time of every collective and does not vary: T^c of Giladi et al. 2023.
+// nothing is faster than an idle network. E is drawn once per collective and once per message. A collective is
+// identified by its first member, its size and its number among the collectives of the same members, a message by its
+// sender and number. So all methods of an experiment get the same draws. jitter >= 0. serial_s is added to the time of
+// every collective and does not vary: T^c of Giladi et al. 2023.
 std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed,
                                           double serial_s = 0);
 

@@ -8,13 +8,13 @@
 // - State lost: the computed part of the micro-batch is lost (discarded). The worker computes it again from the newest
 //   model (see Worker). Finished micro-batches of the current step still count, unless the step is computed at a
 //   server's newer model.
-// An outage that begins while a worker waits or communicates takes effect when the worker next computes: it is down
-// until the outage's end, and the time before that counts as waiting. If the outage has ended by then, it has no
-// effect, because results that the worker has sent are not lost, and what it receives is up to date. If a deadline has
-// passed when an outage ends, the micro-batch stops there. Exceptions: a micro-batch that Preempt::microbatch lets
+// An outage that begins while a worker waits or communicates takes effect when the worker next computes. The worker is
+// then down until the outage's end; the time before counts as waiting. If the outage has ended by then, it has no
+// effect: results that the worker has sent are not lost, and the models that it receives are up to date. If a deadline
+// has passed when an outage ends, the micro-batch stops there. Exceptions: a micro-batch that Preempt::microbatch lets
 // finish continues, and so does one whose backward pass Preempt::backward lets finish. Preempt::layer keeps the tensors
-// that were done before an outage that kept the state. A message that would end the micro-batch also waits for the
-// end of the outage.
+// that were done before an outage that kept the state. A message that would end the micro-batch also waits for the end
+// of the outage.
 #pragma once
 
 #include <cstdint>

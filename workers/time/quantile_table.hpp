@@ -28,8 +28,8 @@ class QuantileTable {
   // out[i] += min(shift + scale x the quantile of u[i], bound), 0 < u[i] < 1, u[i] != 1/2 (RandomStream never gives
   // 1/2), with the widest instructions of this processor. The error of a quantile is at most 1e-12 of the largest one
   // in the cell of p, which is at most p / 16 wide. The first call fits the polynomials to several thousand values of
-  // the tails, which takes tens of milliseconds for a gamma distribution. (Checking an experiment file does not need
-  // them.)
+  // the tails. This takes tens of milliseconds for a gamma distribution. (Checking an experiment file does not need the
+  // polynomials.)
   struct Transformation {
     double shift = 0;
     double scale = 1;

@@ -190,12 +190,12 @@ class Trace {
   double minimum_s() const;
   double minimum_s(int worker) const { return minima_s_[static_cast<std::size_t>(worker)]; }
 
-  // Mean and variance of the sum of a step's first `micro_batches` durations, over the worker's steps that have as
-  // many; NaN if there are none.
+  // Mean and variance of the sum of a step's first `micro_batches` durations, over the worker's steps that have all of
+  // them; NaN if no step does.
   StepLaw step_law(int worker, int micro_batches) const;
 
-  // Returns a note for users if some of the workers' steps lack one of their first `micro_batches` durations: how many
-  // do, and which is the first. Empty if none does.
+  // Returns a note for users if some of the workers' steps lack one of their first `micro_batches` durations. It says
+  // how many steps do, and names the first one. Empty if no step does.
   std::string note_on_holes(int micro_batches) const;
 
  private:

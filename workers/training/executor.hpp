@@ -1,10 +1,10 @@
 // Runs tensor work on a pool of threads as soon as its inputs exist, while the simulation continues.
 //
 // One thread submits the tasks; prerequisites are submitted first. If the end of a task makes a successor ready, such
-// as the next local step, the successor runs next on the same thread, whose cache has its inputs. All other ready tasks
-// run in the order of submission. They also run before a successor that was submitted much later than they were, so
-// that few results wait in memory. Results never depend on the number of threads, because tasks are sequential and each
-// sum is added up by one task in a fixed order.
+// as the next local step, the successor runs next on the same thread, because its inputs are in that thread's cache.
+// All other ready tasks run in the order of submission. They also run before a successor that was submitted much later
+// than they were, so that few results wait in memory. Results never depend on the number of threads, because tasks are
+// sequential and one task adds up each sum in a fixed order.
 #pragma once
 
 #include <atomic>

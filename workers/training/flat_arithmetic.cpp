@@ -39,7 +39,7 @@ void scale(float* values, float factor, std::size_t size) {
 namespace {
 
 // For two or three terms, as in gossip's averages with neighbours, the sum stays in registers. It starts from +0.0, as
-// the sums of more terms do, so that a zero has the same sign in both.
+// sums of more terms do, so that a sum of zero always has the same sign.
 SYNCOPATE_VECTOR_CLONES
 void write_sum_of_two(float* __restrict out, double u, const float* __restrict x, double v, const float* __restrict y,
                       std::size_t size) {

@@ -1,5 +1,5 @@
-// A Gradient is a promise: it records which micro-batches are to be evaluated at which model, and their weights. Adding
-// gradients joins these lists. A gradient is computed when a model takes a step along it or one of its values is read.
+// A Gradient is a promise: a list of micro-batches with their weights and the models at which to evaluate them. Adding
+// gradients joins the lists. A gradient is computed when a model takes a step along it or one of its values is read.
 // Gradients that a method drops are never computed.
 #pragma once
 

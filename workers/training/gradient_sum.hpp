@@ -24,20 +24,20 @@ namespace syncopate {
 
 // Decides, if several processes divide a simulation, which process computes which values and which values are sent.
 //
-// Every value has places, the processes where it is computed and stored; other processes allocate no memory for it.
-// workers/README.md says why all processes know them.
+// Every value has places: the processes where it is computed and stored. Other processes allocate no memory for it.
+// workers/README.md says why every process knows the places of all values.
 //
 // - Workers are assigned to processes in equal blocks by rank. Values that only one worker requests (its own steps, its
 //   mixture of other models) are computed at that worker's process. Values that servers request, and results of
 //   collectives, are computed where their inputs are, without communication, or where they are needed.
 // - If all micro-batches of a sum belong to workers of one process, that process evaluates them. Otherwise, if all
 //   processes have the model, the micro-batches are cut into the same chunks as in a run with one process, and the
-//   chunks are divided evenly. A sum with parts at several processes is exchanged once: each process sends the sum of
+//   chunks are divided evenly. A sum with parts at several processes is exchanged once. Each process sends the sum of
 //   its parts, and all processes add these sums in the order of the processes. Averages of models work in the same way.
 // - A value that another process needs is sent to that process. Afterwards both processes have it.
 //
-// A value that all processes have has the same bits in all of them, because they compute it from equal bits with equal
-// instructions, or receive it. Compared with a run in one process, sums are grouped and therefore rounded differently.
+// Copies of a value have the same bits in all processes, because they are received, or computed from equal bits with
+// equal instructions. Compared with a run in one process, sums are grouped and therefore rounded differently.
 //
 // Only the submitting thread may call the members, except `self` and `processes`.
 class DividedWork {
@@ -111,7 +111,7 @@ struct GradientSum {
     const std::vector<GradientSegment>& segments() const;  // any thread may call it after the pass
   };
 
-  // Multiplies the elements from the previous factor's end up to `end` by `factor`.
+  // Multiplies the elements from the preceding factor's `end` up to this `end` by `factor`.
   struct Factor {
     std::size_t end;
     double factor;

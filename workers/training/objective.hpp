@@ -125,8 +125,8 @@ class Objective {
   virtual bool fuses_micro_batches() const { return true; }
 
   virtual std::int64_t samples_per_micro_batch() const = 0;
-  // The number of training samples that only this worker has, for data that are divided among the workers for the whole
-  // run; 0: they are not divided.
+  // The number of training samples that only this worker has, if data are divided among the workers for the whole run.
+  // 0: data are not divided.
   virtual std::int64_t samples_of(Rank /*worker*/) const { return 0; }
   // The number of optimizer steps in which the workers together process the data set once (at least 1); 0: no data set.
   virtual std::int64_t steps_per_epoch() const = 0;

@@ -95,8 +95,8 @@ class Optimizer {
   // 0, this step only applies weight decay.
   virtual std::optional<double> beta1_of_frozen() const { return std::nullopt; }
 
-  // For optimizers that step one model and evaluate another: the factor of the first moment in the evaluated model x,
-  // which is the stepped model plus this times the moment. 0: the stepped model is evaluated.
+  // For optimizers that step one model and evaluate another: f, where the evaluated model is the stepped model plus f
+  // times the first moment. 0: the stepped model is evaluated.
   virtual double evaluated_factor() const { return 0; }
   // Returns the age of the first moment after a step with this learning rate. `ages` already include the step.
   virtual MomentAge weighed(const MomentAges& ages, double /*learning_rate*/) const { return ages[0]; }
@@ -254,7 +254,7 @@ inline constexpr std::array<std::array<double, 3>, 5> newton_schulz_of_dion = {{
 //   m = mu m + (1 - mu) g;  u = (1 - mu) g + mu m with Nesterov, else m;  O = Newton-Schulz(u)
 //   theta = (1 - lr wd) theta - lr s O
 // Shapes:  a filter counts as a matrix of (outputs, inputs x kernel). m: (P,) flat float32. AdamW's second moment also
-//          has P elements; it stays zero for matrices.
+//          has P elements, which stay zero for matrices.
 // Cost:    per iteration 4 p^2 q + 2 p^3 floating-point operations for a p x q matrix, p <= q. Under MPI every rank
 //          computes all matrices; the authors' code divides them and gathers the results.
 // Differs: `rms_match` and `spectral` are other published scales. In Jordan's code, s is 1 for filters with square

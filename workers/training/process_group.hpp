@@ -68,8 +68,8 @@ class ProcessGroup {
     std::function<void(std::vector<Payload>)> done{};
   };
 
-  // Begins a run on all processes. `on_failure` is called at most once, from any thread: if a process for which this
-  // one waits has ended the run (what() says why), or if the program is interrupted (Interrupted).
+  // Begins a run on all processes. Calls `on_failure` at most once, from any thread: if this process waits for a
+  // process that has ended the run (what() says why), or if the program is interrupted (Interrupted).
   virtual void open(std::function<void(std::exception_ptr)> on_failure) = 0;
   // Begins an exchange. Every sender and receiver must call it, in any order of exchanges. Any thread may call it.
   virtual void begin(Exchange&& exchange) = 0;

@@ -63,10 +63,10 @@ GradientNoise gradient_noise(std::size_t size, std::int64_t samples,
 // The bias of the gradients that a method keeps when it drops others. Proofs for methods that drop assume that it is 0.
 // Source:  the assumption is that of Giladi et al. 2023, Theorem 4.1, where times do not depend on the data; the
 //          estimate is ours.
-// Method:  all gradients are those of one model. In the even steps (h = 0) and in the odd steps (h = 1), m_h is the
-//          mean gradient of all micro-batches, k_h that of the kept ones, and S_h the number of steps. Gradients of
-//          different steps have independent noise, so (k_0 - m_0) . (k_1 - m_1) and m_0 . m_1 have the squared bias and
-//          the squared gradient as expected values. |k_0 - k_1|^2 / (1 / S_0 + 1 / S_1) estimates a step's noise.
+// Method:  all gradients are those of one model. Even steps have h = 0, odd steps h = 1. m_h is the mean gradient of
+//          all micro-batches, k_h that of the kept ones, and S_h the number of steps. Gradients of different steps have
+//          independent noise. So the expected value of (k_0 - m_0) . (k_1 - m_1) is the squared bias, and that of
+//          m_0 . m_1 is the squared gradient. |k_0 - k_1|^2 / (1 / S_0 + 1 / S_1) estimates a step's noise.
 // Shapes:  gradients (P,) in double precision.
 // Checks:  gradients with a known bias and noise; random drops have no bias.
 struct GradientBias {
@@ -371,8 +371,8 @@ class Training {
   CellPtr sum_of(std::vector<CellPtr> cells);
 
   // The part of a state that `policy` averages consists of parameters, averaged moments and averaged buffers, in this
-  // order. averaged_size() returns its number of floats, and write_averaged() writes it. from_averaged() returns the
-  // state with `mean` in its place; everything else is as the policy says.
+  // order. averaged_size() returns the number of its floats; write_averaged() writes them. from_averaged() returns the
+  // state with `mean` in place of this part, and applies the policy to all other parts.
   std::size_t averaged_size(const AveragePolicy& policy) const;
   void write_averaged(const ModelStatePtr& state, const AveragePolicy& policy, float* out);
   // `ages` are those of the averaged moments (age_of_mean), if there are any.
