@@ -259,7 +259,7 @@ TEST_F(ModelDemands, LabelsOfTokensNeedALossThatIsOfThem) {
   planned_with({script});
   EXPECT_THAT(report, HasSubstr("needs one label per sequence; use \"masked\" for labels of tokens"));
   planned_with({script, "models.torchscript.loss=\"causal\""});
-  EXPECT_THAT(report, HasSubstr("loss = \"causal\"; asks only for next tokens; use \"masked\" for labels of tokens"));
+  EXPECT_THAT(report, HasSubstr("loss = \"causal\"; predicts only next tokens; use \"masked\" for labels of tokens"));
   planned_with({script, masked, "models.torchscript.masked_share=0.2"});
   EXPECT_THAT(report,
               HasSubstr("models.torchscript.masked_share = 0.2; must be left out: the labels of tokens decide"));
@@ -334,7 +334,7 @@ TEST_F(AskedRows, MustHaveANextTokenWhereThatIsAskedFor) {
       report_of("causal", "", padded),
       HasSubstr(
           "training.dataset = \"npy\"; row 1 of the test set is without a label to predict; each row must have two "
-          "tokens, because the task asks for the second"));
+          "tokens, because the task predicts the second"));
   save(x, {1, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0}, Tokens(6), Tokens(2));
   EXPECT_EQ(report_of("causal", "", padded), "");
   EXPECT_EQ(report_of("causal", "longest=2", padded), "");

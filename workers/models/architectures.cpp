@@ -440,7 +440,7 @@ Model read_gpt(Settings& table) {
   options.rotary_base = table.number({"rotary_base", "Base of the rotations' frequencies."},
                                      {.low = 1, .low_open = true}, options.rotary_base);
   if (options.positions == learned) forbid(table, "rotary_base", "has no effect with learned positions");
-  options.tied = table.flag({"tied", "Whether the head uses the weights that embed tokens."}, options.tied);
+  options.tied = table.flag({"tied", "Whether the head uses the weights of the token embedding."}, options.tied);
   options.bias = table.flag({"bias", "Whether dense layers and layer normalisations have biases."}, options.bias);
   options.norm = table.choice({"norm", "Layer normalisation, or division by the root mean square."},
                               {{"layer", GptOptions::Norm::layer}, {"rms", GptOptions::Norm::rms}}, options.norm);

@@ -380,7 +380,7 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
 
 // For messages: the tokens or labels that each row must contain.
 const char* needed_by(const TextTask& task) {
-  if (task.kind == TextTask::Kind::causal_lm) return "two tokens, because the task asks for the second";
+  if (task.kind == TextTask::Kind::causal_lm) return "two tokens, because the task predicts the second";
   return task.own_labels ? "a label other than -100" : "a token that may be hidden, that is, one not in never_masked";
 }
 
@@ -517,7 +517,7 @@ MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view
       table.choice({"masking", "Masked language models: draw masks at each visit, or once for each copy of a text."},
                    {{"dynamic", false}, {"static", true}}, false);
   const std::int64_t copies = table.integer(
-      {"mask_copies", "Static masking: number of differently masked copies of each text, which take turns."}, 1,
+      {"mask_copies", "Static masking: number of differently masked copies of each text; epochs use them in turn."}, 1,
       1 << 20, 10);
   if (is_static) options.copies = copies;
   if (is_asked_for && !is_static)

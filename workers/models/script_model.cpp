@@ -51,7 +51,7 @@ std::optional<Misfit> misfit(const DatasetSize& data, Loss loss, std::int64_t lo
   if (longest > 0 && !data.shape.has_tokens())
     return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens can be cut"};
   if (labels_tokens && !masking_key.empty())
-    return Misfit{.key = masking_key, .needed = "must be left out: the labels of tokens decide what is asked for"};
+    return Misfit{.key = masking_key, .needed = "must be left out: tokens have labels, so no tokens are hidden"};
   const auto lacks = [](const char* needed) { return Misfit{.key = "loss", .needed = needed}; };
   switch (loss) {
     case Loss::cross_entropy:
@@ -71,7 +71,7 @@ std::optional<Misfit> misfit(const DatasetSize& data, Loss loss, std::int64_t lo
     return lacks(
         "needs a data set with a token that hides others, such as datasets.npy.mask, or with labels of tokens");
   if (loss == Loss::causal && labels_tokens)
-    return lacks("asks only for next tokens; use \"masked\" for labels of tokens");
+    return lacks("predicts only next tokens; use \"masked\" for labels of tokens");
   return {};
 }
 

@@ -479,7 +479,8 @@ LinkOptions read_link_options(Settings& settings, const NetworkContext& context,
         settings.fault("server", "needs latency_s or bandwidth_bytes_per_s");
     }
     options.contention = settings.flag(
-        {"contention", "Whether transfers wait for busy links; false: each takes the time that it takes alone."}, true);
+        {"contention", "Whether transfers wait for busy links; false: each takes as long as on an idle network."},
+        true);
   } else {
     settings.refuse("server",
                     "with kind = \"parameter-server\" latency_s and bandwidth_bytes_per_s describe the server's link");

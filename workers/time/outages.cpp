@@ -111,11 +111,10 @@ std::optional<JobRestart> read_job_restart(Settings& settings, bool sends_messag
   JobRestart restart;
   restart.takes = from_seconds(table.number(
       {"takes_s", "Time from a fault until the job repeats the work since its checkpoint.", "s"}, from_zero));
-  restart.checkpoint_every =
-      std::max(Duration{1},
-               from_seconds(table.number(
-                   {"checkpoint_every_s", "Work between two checkpoints; nobody waits for a worker meanwhile.", "s"},
-                   positive)));
+  restart.checkpoint_every = std::max(
+      Duration{1},
+      from_seconds(table.number(
+          {"checkpoint_every_s", "Time between two checkpoints, without restarts and repeated work.", "s"}, positive)));
   restart.checkpoint_takes = from_seconds(
       table.number({"checkpoint_takes_s", "How long all workers stop for each checkpoint.", "s"}, from_zero));
   return restart;

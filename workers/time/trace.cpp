@@ -172,10 +172,11 @@ class TraceDelay final : public DelayProcess {
         "worker {}, step {}, micro-batch {}: the trace {} has no duration for worker {}, step {}, micro-batch {}; {}",
         stream.worker.value, stream.step.value(), micro_batch, trace_->file(), place.worker, place.step.value(),
         micro_batch,
-        beyond
-            ? fmt::format("its steps have at most {} micro-batches{}", trace_->micro_batches(),
-                          replay_.stretch ? "; set stretch.beyond = \"next-steps\" to go on with the next steps" : "")
-            : "the recorded run has probably dropped it; use a recording of a run that drops nothing"));
+        beyond ? fmt::format("its steps have at most {} micro-batches{}", trace_->micro_batches(),
+                             replay_.stretch
+                                 ? "; set stretch.beyond = \"next-steps\" to use times of the next recorded steps"
+                                 : "")
+               : "the recorded run has probably dropped it; use a recording of a run that drops nothing"));
   }
 
   std::shared_ptr<const Trace> trace_;
@@ -198,10 +199,10 @@ TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
                                      recorded ? Stated<std::int64_t>(recorded->value())
                                               : Stated<std::int64_t>(most_block_steps, "the recorded steps"));
   stretch.redraw_worker = keys.flag(
-      {"redraw_worker", "Whether each block draws another recorded worker; false: a worker always follows one."},
+      {"redraw_worker", "Whether each block draws a recorded worker; false: a worker always follows the same one."},
       false);
   stretch.own_worker =
-      keys.choice({"worker", "Which recorded worker a worker follows: a drawn one, or the one of its own number."},
+      keys.choice({"worker", "Which recorded worker a worker follows: a drawn one, or the one with its own number."},
                   {{"drawn", false}, {"own", true}}, false);
   if (!keys.has("worker")) keys.leave_out("worker");  // runs from before this key keep their hashes
   if (stretch.own_worker && stretch.redraw_worker) keys.fault("worker", "must be \"drawn\" with redraw_worker = true");
@@ -210,7 +211,7 @@ TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
        "Whether all workers take the same recorded steps at the same time, each from its own recorded worker."},
       false);
   stretch.continues = keys.choice(
-      {"beyond", "Micro-batches beyond a recorded step's: a failure, or times of the recorded steps after it."},
+      {"beyond", "If a step has more micro-batches than recorded: a failure, or times of the next recorded steps."},
       {{"error", false}, {"next-steps", true}}, false);
   if (!stretch.continues) keys.leave_out("beyond");  // runs from before this key keep their hashes
   return stretch;
