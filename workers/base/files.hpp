@@ -39,8 +39,8 @@ std::filesystem::path users_cache();
 // opened or read to its end, or has more than most_bytes.
 std::string whole_file(const std::filesystem::path& file, std::uint64_t most_bytes);
 
-// The largest size of a file written by Syncopate that is read completely. Without a limit, a file larger than the
-// memory could have replaced it. The summary of a run with a million workers is about half as large.
+// The largest file of Syncopate's own that is read completely. The limit is needed because a file larger than the
+// memory may have replaced it. The summary of a run with a million workers is about half as large.
 inline constexpr std::uint64_t most_own_bytes = std::uint64_t{1} << 28;
 // No limit. For files whose sizes damage_of() has already compared with files.json.
 inline constexpr std::uint64_t any_size = std::numeric_limits<std::uint64_t>::max();

@@ -53,8 +53,8 @@ void warp(const ByteImage& image, const Warp& how, Resampling resampling);
 // two forms that published trainings use; their strengths are not comparable:
 //   torchvision  14 operations; the strength is an integer from 0 to 30, where 30 is the maximum, with a random sign;
 //   composer     13 operations (without the identity); the strength of each is drawn uniformly from 0.1 to the given
-//                strength, where 10 is the maximum; tones become stronger or weaker equally often. Used by QSR's vision
-//                transformers.
+//                strength, where 10 is the maximum; brightness, colour, contrast and sharpness increase or decrease
+//                equally often. Used by QSR's vision transformers.
 enum class ImageOperation {
   shear_x,
   shear_y,
@@ -89,7 +89,8 @@ struct RandAugment {
   Resampling resampling() const { return form == Form::torchvision ? Resampling::nearest : Resampling::bilinear; }
 };
 
-// Four uniform numbers determine an operation: its kind, its sign, its strength, and the direction of tones.
+// Four uniform numbers determine an operation: its kind, its sign, its strength, and whether brightness, colour,
+// contrast or sharpness increases.
 inline constexpr std::size_t draws_of_operation = 4;
 struct DrawnOperation {
   ImageOperation operation = ImageOperation::identity;
@@ -101,7 +102,7 @@ DrawnOperation drawn_operation(const RandAugment& law, const SampleShape& shape,
 struct Augmentation {
   std::int64_t crop = 0;      // width of the frame in pixels; all (2 crop + 1)^2 crops are equally likely
   bool flip = false;          // flips left to right with probability 1/2
-  double rotate_degrees = 0;  // largest angle; uniform in both directions, bilinear
+  double rotate_degrees = 0;  // largest angle; angles are uniform in both directions, pixels interpolated bilinearly
   double zoom = 0;            // the factor is uniform in [1 - zoom, 1 + zoom]
   std::optional<RandAugment> randaugment{};
   double mixup = 0;        // alpha, for all samples but tokens (models/forward.hpp); 0: no mixing

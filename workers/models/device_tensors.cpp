@@ -187,7 +187,7 @@ std::vector<at::Tensor> Device::shared_parameters(const Network& network, const 
   if (found == copies_.end()) {
     copies_.push_front({owner, upload(flat_view(flat, network.parameter_floats()))});
     found = copies_.begin();
-    // There is room for one state per thread, because each thread may use a different one at the same time.
+    // Keeps one state per thread and the newest, because each thread may use a different state at the same time.
     if (copies_.size() > threads_.size() + 1) copies_.pop_back();
   }
   if (device_.is_cuda())  // the memory must not be reused while this thread's stream reads it

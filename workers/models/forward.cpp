@@ -140,7 +140,7 @@ void for_each_block(const Heads& of, Compute compute) {
   }
 }
 
-// Adds the products of matrices to `sums`, which may have more digits than the factors.
+// Adds the products of matrices to `sums`, whose precision may be higher than that of the factors.
 void add_products(const at::Tensor& sums, const at::Tensor& a, const at::Tensor& b) {
   if (sums.scalar_type() == a.scalar_type())
     sums.baddbmm_(a, b);
@@ -306,7 +306,7 @@ class ForwardPass {
 
   void operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
 
-  // Srivastava et al. 2014, but training scales kept features up; the paper scales all features down in evaluations.
+  // Dropout of Srivastava et al. 2014. Training scales kept features up, so that evaluations need not scale features.
   void operator()(const layer::Dropout& layer) {
     if (mode_ == Mode::evaluate || layer.share == 0) return;
     const at::Tensor mask = at::empty(x_.sizes(), at::kFloat);
@@ -323,7 +323,8 @@ class ForwardPass {
     x_ = x_ * mask.to(device());
   }
 
-  // oneDNN's gradients in bfloat16 have NaN for weights that no pixel meets: a 3 x 3 kernel on images of 1 x 1 pixel.
+  // oneDNN's gradients in bfloat16 are NaN for weights that are multiplied by padding only, as in a 3 x 3 kernel on
+  // images of 1 x 1 pixel.
   void operator()(const layer::Convolution& layer) {
     const bool some_meet_none = std::min(x_.size(2), x_.size(3)) <= layer.padding;
     std::optional<c10::impl::ExcludeDispatchKeyGuard> in_float;
@@ -435,7 +436,7 @@ class ForwardPass {
   // The device of the pass.
   at::Device device() const { return texts_ ? texts_->tokens.device() : x_.device(); }
 
-  // One of the network's tables, on the processor without a copy. A size of -1 follows from the others.
+  // One of the network's tables, on the processor without a copy. A size of -1 follows from the other sizes.
   at::Tensor table(int index, at::IntArrayRef sizes) const {
     return table_on(network_.tables()[static_cast<std::size_t>(index)], device()).view(sizes);
   }

@@ -20,8 +20,8 @@ namespace syncopate {
 
 namespace {
 
-// Estimates the memory of a network's forward and backward pass, in addition to its parameters and their gradient, and
-// the multiplications of a forward pass.
+// Estimates the memory of a network's forward and backward pass, without the parameters and their gradient. Also
+// estimates the multiplications of a forward pass.
 // Units:   bytes for the given number of samples in one batch, as this program evaluates them with LibTorch on a CPU.
 // Shapes:  for each layer its output and what it stores for the backward pass; for attention also its scores (tokens^2
 //          per head). The unfolded input of one convolution at a time is added (k^2 C values per pixel). All sequences

@@ -50,8 +50,8 @@ struct ModelFault : std::runtime_error {
 struct Model {
   enum class Inputs { numbers, tokens, either };
   Inputs inputs = Inputs::numbers;
-  // Why a data set of these inputs does not fit the model. Empty function: all data sets fit. `network` is called only
-  // for data that fit.
+  // Returns why a data set with inputs of this kind does not fit the model; nullopt if it fits. Empty function: all
+  // data sets fit. `network` is called only for data that fit.
   std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
   // Throws ModelFault if no network can be created. Call it while the settings exist.
   std::function<Network(const DatasetSize&)> network{};

@@ -190,7 +190,8 @@ Arguments probe_inputs(const ScriptDemand& demand, bool with_lengths) {
   return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens)};
 }
 
-// `samples` samples, which repeat a few. Sequences have the length of the data's shortest one, if it is known.
+// Repeats a few random samples to get `samples` of them. Sequences have the length of the data's shortest sequence, if
+// it is known.
 Arguments repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
   at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
   if (demand.shape.has_tokens() && demand.shortest > 0)

@@ -136,7 +136,7 @@ class ComputeTime {
   std::vector<std::shared_ptr<const DelayProcess>> delays_;
 };
 
-// Base times that depend on the content of a micro-batch, which models the natural variance of computation. With
+// Base times that depend on the content of a micro-batch, to model the natural variance of computation. With
 // sequences of lengths l_1 ... l_B, the longest of length L, a micro-batch takes
 //   base_s + per_token_s (l_1 + ... + l_B) + per_padded_token_s B L + per_squared_length_s (l_1^2 + ... + l_B^2).
 // If shorter sequences are padded to the longest, the last sum is B L^2.
@@ -170,8 +170,8 @@ inline constexpr double longest_delay = 1e9;  // in seconds or micro-batches; 1e
 
 inline constexpr int most_workers = 1 << 24;  // more than any machine can simulate
 
-// Pauses between a worker's micro-batches, for delays that are sleeps of its program, as in the reference code of
-// DropCompute. During a pause the gradient of the preceding micro-batch already exists.
+// Pauses between a worker's micro-batches, for delays that are sleeps in the training program, as in the reference code
+// of DropCompute. During a pause the gradient of the preceding micro-batch already exists.
 // - A sleep follows the micro-batch. A deadline cuts the sleep short, and the micro-batch counts. After a step's last
 //   micro-batch the worker sleeps only after the collective, outside of its step's clock.
 // - Trailing work is work that a computation leaves running, such as a device's queue. The next micro-batch and the

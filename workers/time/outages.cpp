@@ -20,7 +20,7 @@ Duration exponential_time(const RandomStream& stream, std::uint32_t index, doubl
 }
 
 // end_of_micro_batch() for the rest of a micro-batch of which `worked` is done. With Preempt::microbatch the rest
-// always finishes; with Preempt::backward it finishes if the backward pass has begun.
+// finishes if the micro-batch has begun, with Preempt::backward if the backward pass has begun.
 MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
   const Duration rest = duration - worked;
   const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;

@@ -124,7 +124,7 @@ class CheckpointLog {
   std::uint64_t last_number() const { return last_number_; }  // of the values created so far
 
   // The functions below write and read checkpoints. All submitted tasks must have run before values are written. Values
-  // created before the position, which may be between any two values, have numbers up to `last`.
+  // created before the position have numbers up to `last`.
   void write_log(ByteSink& out, std::uint64_t last);  // position and numbers
   void write_values(ByteSink& out, std::uint64_t last) const;
   // Call this at the beginning of the run, which is then replayed.
