@@ -122,7 +122,7 @@ class Server final : public Participant {
   ByRank<std::optional<Step>> version_of_;  // version last sent to each worker; nullopt: nothing sent yet
   ByRank<Time> sent_at_;                    // when that version was sent
   ByRank<char> is_listed_;                  // whether the worker is in one of the two lists below
-  std::vector<Rank> waiting_;               // workers that lack the current version and will be sent it
+  std::vector<Rank> waiting_;               // workers that lack the current version; it will be sent to them
   std::vector<Rank> waiting_for_next_;      // workers that have delivered a gradient of the current version
   ByRank<Step> steps_of_;                   // local steps of each worker
   Step steps_of_all_{};                     // the sum of steps_of_

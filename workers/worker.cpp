@@ -623,7 +623,7 @@ void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, CalledFrom a
   send(server(), Message::of_gradient(step_, std::move(gradient)), at);
 }
 
-// Each worker begins with another server, so that they do not all use the first server's link at the same time.
+// Each worker begins with a different server, so that they do not all use one server's link at the same time.
 void Worker::send_slices(const Gradient& gradient, CalledFrom at) {
   const int servers = context_.cluster.servers();
   for (int i = 0; i < servers; ++i) {
@@ -641,9 +641,9 @@ ReceivedMessage Worker::receive_at(const ReceiveOptions& which, const Place& pla
   return message;
 }
 
-// The server answers with its whole current model (Server::receive), which includes any slices that it has sent before.
-// If step() is the version of the server's model, the worker takes the model's step. The numbering of the step's
-// micro-batches continues.
+// The server sends its whole current model (Server::receive), including any slices that it has sent before. If step()
+// is the version of the server's model, the worker takes the model's step. The numbering of the step's micro-batches
+// continues.
 void Worker::ask_server_for_model(CalledFrom at) {
   send(server(), Message::request(), at);
   ReceivedMessage message;

@@ -93,7 +93,7 @@ struct RunContext {
   std::shared_ptr<PerProcessCache> derived = std::make_shared<PerProcessCache>();  // one cache per process
 };
 
-// Which participant clips gradients, if a run has a server and clips gradients.
+// The participant that clips gradients, in runs with a server that clip gradients.
 enum class ClippedBy {
   worker,  // each worker clips its own gradient before it sends it; the server's steps clip nothing
   // The server clips the whole gradient, because workers send parts that are not gradients themselves (gradient codes).
@@ -120,13 +120,13 @@ inline constexpr StepOptions usual_step{};
 // The participants whose progress decides whether budget is left.
 enum class BudgetView {
   agreed,  // all workers' progress at the last collective, so all get the same answer
-  // This worker's own clock and steps, as if all others took the same number. Can end a long round of local steps.
+  // This worker's clock and steps, as if all others took equally many steps. Can end a long round of local steps.
   local,
   others,  // as `agreed`, but ignores whether this worker's own data are used up, since the others continue
   server,  // checks only the clock and the worker's own data, because the server counts all workers' steps
 };
 
-// Which participants draw the same random number.
+// Whether participants draw equal random numbers.
 enum class Drawn {
   alone,     // every participant draws a different number
   together,  // all participants draw the same number, so that they make the same choice
@@ -305,7 +305,7 @@ class CompressedSum;
 class CompressedAverage;
 struct SentDifference;
 
-// Which samples and durations a step's micro-batches use.
+// The samples and durations of a step's micro-batches.
 enum class Samples {
   // The samples that belong to the worker's step number. If the step is repeated, the samples that follow these.
   of_step,
@@ -314,7 +314,7 @@ enum class Samples {
   in_turn,
 };
 
-// Which missed sums a late worker gets from a partial all-reduce.
+// The missed sums that a late worker gets from a partial all-reduce.
 enum class MissedSums {
   all,     // all missed sums, oldest first
   newest,  // only the newest sum, as with a single receive buffer; steps of the other sums count as taken
@@ -493,7 +493,7 @@ class Worker final : public Participant {
   // State at the beginning of the local steps since the last agreement. A worker that loses its state goes back to it.
   struct Recovery {
     ModelStatePtr model;
-    std::int64_t kept = 0;  // since_sync_.kept; the next two: kept_total_, since_sync_.compute_time
+    std::int64_t kept = 0;  // since_sync_.kept; the next two members: kept_total_, since_sync_.compute_time
     std::int64_t kept_total = 0;
     Duration compute_time{};
   };
@@ -544,9 +544,9 @@ class Worker final : public Participant {
   bool has_last_model_ = false;      // received the last model of a server that has ended
   Step cancelled_turns_{};           // steps with Samples::in_turn that a deadline cancelled
   std::vector<Step> slice_steps_;    // with several servers: the version of each slice
-  int sums_under_way_ = 0;        // sums started and not finished; the steps along them precede the steps of later sums
-  std::int64_t kept_before_ = 0;  // micro-batches at the agreement before the last one
-  int idle_rounds_ = 0;           // successive collectives that added no micro-batch
+  int sums_under_way_ = 0;           // sums started and not finished; steps along them come before those of later sums
+  std::int64_t kept_before_ = 0;     // micro-batches at the agreement before the last one
+  int idle_rounds_ = 0;              // successive collectives that added no micro-batch
   int states_lost_ = 0;
   std::unique_ptr<CompressedSum> compressed_sum_;          // null: sums are dense
   std::unique_ptr<CompressedAverage> compressed_average_;  // null: averages are dense

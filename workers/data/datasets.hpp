@@ -103,12 +103,12 @@ std::string digest_of_files(std::span<const std::filesystem::path> files);
 // A data set of files in a directory, or of one file. All functions throw DataFault. The message names the file, the
 // fault, and the requirement.
 struct DirectoryFormat {
-  std::string variant{};                           // distinguishes settings that read other samples from the same files
+  std::string variant{};                           // distinguishes settings with different samples from the same files
   std::function<std::filesystem::path()> usual{};  // returns the default directory; null: a directory is required
   std::function<DatasetSize(const std::filesystem::path&)> size{};
   std::function<std::string(const std::filesystem::path&)> hash{};  // of the files as stored, 16 hexadecimal digits
   std::function<std::shared_ptr<const Dataset>(const std::filesystem::path&)> load{};
-  std::string place = "directory";  // the key that names it: "directory" or "file"
+  std::string place = "directory";  // the key with the data set's path: "directory" or "file"
 };
 
 // A data set whose size is known and which can be loaded. `load` reads or generates it, and throws DataFault for faults

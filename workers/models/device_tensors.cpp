@@ -135,8 +135,8 @@ Device::Autocast::Autocast(const Device& device)
   at::autocast::increment_nesting();
 }
 
-// The cache of rounded parameters belongs to one pass, because the next one may have other parameters at the same
-// place.
+// The cache of rounded parameters belongs to one pass, because the next pass may have other parameters at the same
+// address.
 Device::Autocast::~Autocast() {
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   exchange(type_, earlier_);

@@ -113,7 +113,7 @@ struct DiagonalLinearOptions {
   std::int64_t active = 2;
   double label_noise = 0.5;
   double start = 0.6;                           // the value of every u and v at the start
-  std::optional<std::uint64_t> problem_seed{};  // fixes the inputs; without it the run's seed does
+  std::optional<std::uint64_t> problem_seed{};  // determines the inputs; nullopt: the run's seed determines them
   Step first_step{};                            // as in QuadraticOptions
 };
 

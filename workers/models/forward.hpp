@@ -30,8 +30,8 @@ std::vector<at::Tensor> view_parameters(const Network& network, const at::Tensor
 // Views of the flat normalisation statistics, one per buffer in the network's order.
 std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat);
 
-// softmax(Q K^T / sqrt(d)) V, where a token attends to none after it, by an operator that LibTorch has from version 2
-// on. All tensors: (texts, heads, tokens, d).
+// softmax(Q K^T / sqrt(d)) V, where no token attends to later tokens, by an operator of LibTorch 2 and later. All
+// tensors: (texts, heads, tokens, d).
 at::Tensor causal_attention_by_torch(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values);
 
 // Returns one row of outputs, such as logits, per label: (labels, outputs). In train mode the running statistics in

@@ -128,7 +128,7 @@ class PassCost {
 struct UnaskedRows {
   std::int64_t count = 0;  // in both splits
   Split split = Split::train;
-  std::uint32_t first = 0;  // row number of the first of them in its file
+  std::uint32_t first = 0;  // row number, in its file, of the first such row
 
   void add(Split of, std::uint32_t row) {
     if (count++ > 0) return;

@@ -96,7 +96,7 @@ struct ObjectivePlan {
   bool divides_data = false;         // the run divides data among workers once, by a partition other than shuffled
   bool is_network = false;
   bool has_accuracy = false;
-  std::string why_no_derivative{};  // why the loss on some samples has no derivative; empty: it has one
+  std::string why_no_derivative{};  // why the loss has no derivatives (Objective::derivative); empty: it has them
   std::int64_t validation_samples = 0;
   std::function<std::shared_ptr<const SampleKinds>()> load_kinds{};  // throws like `load`; empty: no data set
   std::shared_ptr<const BatchLengths> lengths{};  // lengths of micro-batches, if needed; null after a fault

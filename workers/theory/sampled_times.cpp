@@ -168,7 +168,7 @@ MeanAndDeviation together(std::span<const GroupMoments> groups) {
   return moments_of(together(parts));
 }
 
-// Which steps of each drawn worker are drawn: 0, length / steps, 2 length / steps, ...
+// The steps of each drawn worker that are drawn: 0, length / steps, 2 length / steps, ...
 struct Drawing {
   std::int64_t steps;
   std::int64_t length;

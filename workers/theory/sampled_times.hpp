@@ -28,7 +28,7 @@ struct TimedLengths {
 
 struct LengthFit {
   ContentCost cost;               // each at least 0
-  double r_squared = 1;           // share of the times' variance that the fit explains; 1 if there is no variance
+  double r_squared = 1;           // share of the times' variance that the fit explains; 1 if the times are equal
   double largest_residual_s = 0;  // |time - fit|
   double typical_residual_s = 0;  // root mean square of time - fit
   int points = 0;

@@ -43,7 +43,7 @@ class Bursts {
 };
 
 struct DelayContext {
-  double base_s;                              // duration of a micro-batch without delays, for entries in units of it
+  double base_s;                              // duration of a micro-batch without delays, a unit for entries
   int workers = 0;                            // number of workers in the cluster; 0: unknown
   std::vector<TraceLimit>* traces = nullptr;  // limits to check against the budget; null: not checked
   int micro_batches = 0;                      // micro-batches per step; 0: unknown

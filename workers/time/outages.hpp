@@ -50,7 +50,7 @@ struct ScheduledOutage {
 };
 
 struct RandomOutages {
-  double mean_time_between_s = 0;  // > 0; from the end of one outage to the begin of the next
+  double mean_time_between_s = 0;  // > 0; from the end of one outage to the beginning of the next
   double mean_duration_s = 0;      // > 0
 };
 
@@ -77,7 +77,7 @@ struct RecordedOutages {
   std::shared_ptr<const FaultRecording> recording{};
   double time_scale = 1;     // > 0
   std::vector<int> nodes{};  // node of each of the entry's workers, in their order; empty: drawn by the seed
-  int node_count = 0;        // number of nodes to draw from, each at most once; those beyond the recording had no fault
+  int node_count = 0;        // number of nodes to draw from, each at most once; unrecorded nodes have no fault
 };
 
 struct OutageEntry {

@@ -231,7 +231,7 @@ struct TraceReplay {
   double scale = 1;  // >= 0
   double shift_s = 0;
   TraceEnd end = TraceEnd::error;
-  std::vector<int> rows_of{};             // [worker]: the trace's worker that it follows; empty: its own number
+  std::vector<int> rows_of{};             // [worker]: the recorded worker that it follows; empty: the same number
   std::optional<TraceStretch> stretch{};  // replaces `end` and `rows_of`
 };
 

@@ -64,7 +64,7 @@ void leave_layers(std::vector<GradientSegment>& segments, const PartialBackward&
 struct Cell {
   FlatVector value;
   std::shared_ptr<Task> producer;  // null: already filled, or not in this process
-  ProcessSet at;                   // the processes that have it, if several divide the work
+  ProcessSet at;                   // the processes that have the cell, if several processes divide the work
   // True once an optimizer step from this cell, which may reuse its memory, has been submitted; memos then no longer
   // return it. Only the submitting thread reads this flag.
   bool stepped_from = false;

@@ -106,7 +106,7 @@ struct GradientSum {
     // The chunk's part of a forward and backward pass that several sums share; its values are computed when first
     // requested. Null: `result` has all values.
     std::shared_ptr<const KeptOfPass> kept{};
-    int evaluator = 0;  // the process that evaluates it, if several divide the work; set at submission
+    int evaluator = 0;  // the process that evaluates the chunk, if several processes divide the work; set at submission
 
     const std::vector<GradientSegment>& segments() const;  // any thread may call it after the pass
   };

@@ -171,7 +171,7 @@ struct ObjectiveMemory {
   // Memory that a thread needs to compute the gradient of a chunk: mostly activations, without parameters and gradient.
   // 0: negligible, or unknown, as for a user's own module.
   std::int64_t pass_bytes = 0;
-  // The same on a device with memory of its own, where it includes parameters and gradient; pass_bytes is then 0.
+  // The same for a device with its own memory, but including parameters and gradient; pass_bytes is then 0.
   std::int64_t device_bytes = 0;
   bool is_known = true;      // false: known only after the model is loaded
   std::int64_t buffers = 0;  // floats of normalisation statistics

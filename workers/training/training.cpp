@@ -731,7 +731,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
     }
     for (std::size_t range = 0; range < work->ranges->size(); ++range) work->turn_matrix(range);
     work->update(work->first, work->last);
-    // If the step has several tasks, the last one releases these.
+    // If the step has several tasks, the last task releases these members.
     work->sum = nullptr, work->from = nullptr, work->gradient = FlatVector();
   };
   auto done = executor_.submit(begin, inputs);
@@ -828,7 +828,7 @@ void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches
   if (!objective_) return;
   assert(shared.terms().size() == 1 && shared.terms().front().sum);
   auto& count = shared.terms().front().sum->micro_batches;
-  if (count != micro_batches) count = micro_batches;  // no second write, as other threads may already read it
+  if (count != micro_batches) count = micro_batches;  // writes only once, because other threads may then read it
 }
 
 ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate,

@@ -43,7 +43,7 @@ double largest_eigenvalue(std::size_t size, const HessianProduct& product, const
 // The mean of v^T H v over random vectors v of +1 and -1. Exact after one draw if H is diagonal.
 double hessian_trace(std::size_t size, const HessianProduct& product, const CurvatureOptions& options);
 
-// How much the gradients of single samples differ from their mean, which indicates how useful a larger batch is.
+// How much the gradients of single samples differ from their mean. This indicates how useful a larger batch is.
 // Source:  the simple noise scale of McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", B = tr(S) /
 //          |G|^2: a step with a batch of B samples makes half the progress of the best step along the full gradient.
 // Method:  with n samples' gradients g_i and their mean g: tr(S) = (mean |g_i|^2 - |g|^2) n / (n - 1), and |G|^2 =
