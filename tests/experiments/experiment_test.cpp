@@ -907,7 +907,7 @@ TEST(Nesting, DeeperDocumentsAreRefusedWithTheirPlace) {
            "[[" + repeated("a", 100'000, ".") + "]]",
            "x = " + repeated("[", 100'000),
            "x = " + repeated("{ a = ", 100'000),
-           "x = " + repeated("[{ a.a.a.a = ", 20),
+           "x = " + repeated("[{ a.a.a.a = ", 20) + "1" + repeated("}]", 20),
            "x = [\n  # \"\n  ''']''', \"]\", " + repeated("[", 64),
        })
     EXPECT_THAT(fault(deep), testing::EndsWith(expected)) << deep.substr(0, 40);
@@ -926,7 +926,7 @@ TEST_F(Bounds, KeysOfOverridesAndSweepsAreBoundedToo) {
                                            testing::SizeIs(testing::Lt(200u))));
   EXPECT_THAT(faults({"sweep.\"" + deep + "\"=[1]"}), HasSubstr("must have at most 64 parts"));
   EXPECT_THAT(faults({"x=" + repeated("[", 1000) + repeated("]", 1000)}),
-              HasSubstr("at its character 64: a key must have at most 64 parts"));
+              HasSubstr("at its character 65: a key must have at most 64 parts"));
 }
 
 TEST_F(Bounds, AnExperimentFileMustBeARegularFileOfModestSize) {

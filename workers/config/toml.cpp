@@ -19,8 +19,6 @@ namespace syncopate {
 
 namespace {
 
-bool is_word(char c) { return std::string_view(" \t\r\n.=,[]{}#\"'").find(c) == std::string_view::npos; }
-
 // Returns the end of the string that begins at `begin`; the text's end if it is not closed, which the parser reports.
 std::size_t end_of_string(std::string_view text, std::size_t begin) {
   const char quote = text[begin];
@@ -40,109 +38,52 @@ std::size_t end_of_string(std::string_view text, std::size_t begin) {
   return text.size();
 }
 
-// Throws TomlSyntaxFault at the first place with more than most_levels levels. The parser reports all other faults.
-class NestingScan {
- public:
-  NestingScan(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+[[noreturn]] void throw_too_deep(const SourcePlace& place) {
+  throw TomlSyntaxFault(
+      place, fmt::format("a key must have at most {} parts, including the tables and arrays around it", most_levels));
+}
 
-  void run() {
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '#') {
-        at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (is_word(c) || c == '"' || c == '\'') {
-        begin_part();
-        if (is_word(c))
-          while (at_ < text_.size() && is_word(text_[at_])) ++at_;
-        else
-          at_ = end_of_string(text_, at_);
-      } else {
-        take(c);
-        ++at_;
-      }
+// Refuses keys with many more than most_levels parts, and values within more than most_levels brackets, before they
+// exhaust the parser's stack. convert() counts all levels.
+void check_nesting(std::string_view text, const std::string& source) {
+  int dots = 0, brackets = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '.') ++dots;
+    if (c == '[' || c == '{') ++brackets;
+    if ((c == ']' || c == '}') && brackets > 0) --brackets;
+    if (std::string_view("\n=,[]{}").find(c) != std::string_view::npos) dots = 0;
+    if (dots > most_levels || brackets > most_levels) {
+      const std::string_view before = text.substr(0, at);
+      const auto line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
+      throw_too_deep({source, static_cast<std::uint32_t>(1 + std::ranges::count(before, '\n')),
+                      static_cast<std::uint32_t>(1 + at - line_begin)});
     }
+    if (c == '#') at = std::min(text.find('\n', at), text.size()) - 1;
+    if (c == '"' || c == '\'') at = end_of_string(text, at) - 1;
   }
-
- private:
-  enum class Bracket { header, array, table };
-  struct Open {
-    Bracket kind;
-    int levels;  // number of levels it adds
-  };
-
-  void begin_part() {
-    const bool is_value = key_parts_ > 0 || (!open_.empty() && open_.back().kind == Bracket::array);
-    if (!is_value) parts_ = after_dot_ ? parts_ + 1 : 1;
-    after_dot_ = false;
-    check();
-  }
-
-  void take(char c) {
-    if (c == '.') {
-      after_dot_ = true;
-    } else if (c == '=') {
-      key_parts_ = std::exchange(parts_, 0);
-    } else if (c == '[' || c == '{') {
-      open_.push_back(opened_by(c));
-      levels_ += open_.back().levels;
-      key_parts_ = parts_ = 0;
-      check();
-    } else if (c == ']' || c == '}') {
-      if (!open_.empty()) {
-        levels_ -= open_.back().levels;
-        open_.pop_back();
-      }
-      key_parts_ = parts_ = 0;
-    } else if (c == ',' || (c == '\n' && open_.empty())) {
-      key_parts_ = parts_ = 0;
-    }
-  }
-
-  // An array is one level. The second bracket of a header declares an array of tables, which is also one level.
-  Open opened_by(char c) const {
-    if (c == '{') return {Bracket::table, key_parts_};
-    if (open_.empty() && key_parts_ == 0) return {Bracket::header, 0};
-    const bool is_header = !open_.empty() && open_.back().kind == Bracket::header;
-    return {is_header ? Bracket::header : Bracket::array, key_parts_ + 1};
-  }
-
-  void check() const {
-    if (levels_ + key_parts_ + parts_ <= most_levels) return;
-    const std::string_view before = text_.substr(0, at_);
-    const auto line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
-    const SourcePlace place{source_, static_cast<std::uint32_t>(1 + std::ranges::count(before, '\n')),
-                            static_cast<std::uint32_t>(1 + at_ - line_begin)};
-    throw TomlSyntaxFault(
-        place, fmt::format("a key must have at most {} parts, including the tables and arrays around it", most_levels));
-  }
-
-  std::string_view text_;
-  const std::string& source_;
-  std::size_t at_ = 0;
-  std::vector<Open> open_;
-  int levels_ = 0;     // total of all open brackets
-  int key_parts_ = 0;  // parts of the key before "=", in the innermost bracket
-  int parts_ = 0;      // parts of the current key so far
-  bool after_dot_ = false;
-};
+}
 
 SourcePlace place_of(const toml::source_region& region, const std::string& source) {
   return {source, static_cast<std::uint32_t>(region.begin.line), static_cast<std::uint32_t>(region.begin.column)};
 }
 
-TomlNode convert(const toml::node& node, const std::string& source);
+// `level`: the number of keys and arrays that contain the node. `at`: the node's key or, without a key, the node.
+TomlNode convert(const toml::node& node, const std::string& source, int level, const toml::source_region& at);
 
-TomlNode::Table convert_table(const toml::table& table, const std::string& source) {
+TomlNode::Table convert_table(const toml::table& table, const std::string& source, int level) {
   TomlNode::Table members;
   for (const auto& [key, value] : table)
-    members.push_back({std::string(key.str()), place_of(key.source(), source), convert(value, source)});
+    members.push_back(
+        {std::string(key.str()), place_of(key.source(), source), convert(value, source, level + 1, key.source())});
   // toml++ sorts by key. This restores the document's order, by line and column.
   std::ranges::stable_sort(members, {},
                            [](const TomlNode::Member& m) { return std::pair(m.place.line, m.place.column); });
   return members;
 }
 
-TomlNode convert(const toml::node& node, const std::string& source) {
+TomlNode convert(const toml::node& node, const std::string& source, int level, const toml::source_region& at) {
+  if (level > most_levels) throw_too_deep(place_of(at, source));
   TomlNode result;
   result.place = place_of(node.source(), source);
   if (const auto* flag = node.as_boolean()) {
@@ -154,10 +95,10 @@ TomlNode convert(const toml::node& node, const std::string& source) {
   } else if (const auto* text = node.as_string()) {
     result.value = text->get();
   } else if (const auto* table = node.as_table()) {
-    result.value = convert_table(*table, source);
+    result.value = convert_table(*table, source, level);
   } else if (const auto* array = node.as_array()) {
     TomlNode::Array elements;
-    for (const toml::node& element : *array) elements.push_back(convert(element, source));
+    for (const toml::node& element : *array) elements.push_back(convert(element, source, level + 1, element.source()));
     result.value = std::move(elements);
   } else {
     std::ostringstream out;
@@ -258,10 +199,10 @@ void write_table(const TomlNode& table, const std::string& path, std::string& ou
 
 TomlNode parse_toml(std::string_view text, const std::string& source) {
   require_memory_for(text, source);
-  NestingScan(text, source).run();
+  check_nesting(text, source);
   try {
     const toml::table table = toml::parse(text, source);
-    return {convert_table(table, source), {source}};
+    return {convert_table(table, source, 0), {source}};
   } catch (const toml::parse_error& error) {
     throw TomlSyntaxFault(place_of(error.source(), source), error.description());
   }
