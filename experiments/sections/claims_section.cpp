@@ -235,17 +235,6 @@ std::vector<Settings> tables_of(Settings& root) {
   return root.sections({"claim", "Claims about the runs, and when they count as reproduced; `claims` judges them."});
 }
 
-std::vector<Claim> read_alone(const TomlNode& written, FaultList& faults) {
-  TomlNode alone;
-  alone.set("claim", written.place, written);
-  SettingsDocument document(std::move(alone));
-  Settings root = document.root();
-  std::vector<Claim> claims;
-  for (Settings& table : tables_of(root)) claims.push_back(read_claim(table));
-  faults.add(document.check());
-  return claims;
-}
-
 // Whether the command line sets or sweeps the key.
 bool is_of_command_line(const TomlNode& root, const std::string& key) {
   try {
@@ -262,51 +251,49 @@ constexpr const char* or_several = "; for all points use everywhere = true, for 
 // Checks the names in claims against the runs.
 class Names {
  public:
-  Names(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs, const WhyNot& why_not,
-        FaultList& faults)
-      : root_(root), methods_(methods.begin(), methods.end()), runs_(runs), why_not_(why_not), faults_(faults) {
+  Names(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs, const WhyNot& why_not)
+      : root_(root), methods_(methods), runs_(runs), why_not_(why_not) {
     for (const Run& run : runs) {
       rows_.insert(run_label(run));
       for (const auto& [key, value] : run.sweep) swept_[key].insert(value);
     }
   }
 
-  void check(const Claim& claim, const TomlNode& written, const std::string& name) {
-    for (const std::string& method : claim.order) check_method(method, claim, written, name, "order");
-    if (!claim.method.empty()) check_method(claim.method, claim, written, name, "method");
-    if (!claim.against.empty() && !rows_.contains(claim.against))
-      check_method(claim.against, claim, written, name, "against");
-    if (!claim.over.empty()) check_swept(claim.over, {}, written, name, "over");
-    for (const auto& [key, value] : claim.where) check_swept(key, value, written, name, "where");
-    if (faults_.empty()) check_points(claim, written, name);
+  // Reports faults to `table`, from which the claim was read.
+  void check(const Claim& claim, Settings& table) const {
+    const std::size_t faults = table.faults_so_far();
+    for (const std::string& method : claim.order) check_method(method, claim, table, "order");
+    if (!claim.method.empty()) check_method(claim.method, claim, table, "method");
+    if (!claim.against.empty() && !rows_.contains(claim.against)) check_method(claim.against, claim, table, "against");
+    if (!claim.over.empty())
+      if (const std::string why = why_not(claim.over, {}); !why.empty()) table.fault("over", why);
+    for (const auto& [key, value] : claim.where)
+      if (const std::string why = why_not(key, value); !why.empty()) table.section("where").fault("", why);
+    if (table.faults_so_far() == faults) check_points(claim, table);
   }
 
  private:
-  void check_method(const std::string& method, const Claim& claim, const TomlNode& written, const std::string& name,
-                    const char* key) {
-    if (std::ranges::find(methods_, method) != methods_.end()) {
-      const std::string why = why_not_(claim.measure, method);
-      if (!why.empty())
-        faults_.add(written.find("measure")->place,
-                    fmt::format("{}.measure = \"{}\"; \"{}\" does not have this measure: it {}", name, claim.measure,
-                                method, why));
-      return;
+  void check_method(const std::string& method, const Claim& claim, Settings& table, const char* key) const {
+    if (std::ranges::find(methods_, method) == methods_.end()) {
+      const NamesToChoose choice = names_to_choose(method, methods_);
+      table.fault(key, fmt::format("{}\"{}\" must be a method of the file, one of {}{}", choice.before, method,
+                                   choice.list, choice.after));
+    } else if (const std::string why = why_not_(claim.measure, method); !why.empty()) {
+      table.fault("measure", fmt::format("\"{}\" does not have this measure: it {}", method, why));
     }
-    const NamesToChoose choice = names_to_choose(method, methods_);
-    faults_.add(written.find(key)->place, fmt::format("{}.{}; {}\"{}\" must be a method of the file, one of {}{}", name,
-                                                      key, choice.before, method, choice.list, choice.after));
   }
 
-  // Checks a key of the sweep and, if it is given, its value. `part`: the claim's key that names them.
-  void check_swept(const std::string& key, const std::optional<std::string>& value, const TomlNode& written,
-                   const std::string& name, const char* part) {
+  // Returns why the file does not sweep the key or, with a `value`, that value; empty if it does. Adds a hint for users
+  // whose command line sweeps other values: they may not need the file's claims.
+  std::string why_not(const std::string& key, const std::optional<std::string>& value) const {
     const std::string why = why_not_swept(swept_, key, value);
-    if (!why.empty())
-      faults_.add(written.find(part)->place, fmt::format("{}.{}; {}{}", name, part, why, or_no_claims(key)));
+    const bool is_changed = !why.empty() && is_of_command_line(root_, key);
+    return is_changed ? why + "; add ~claim to the command to leave out the claims" : why;
   }
 
   // Checks that a claim without `everywhere` and `over` does not select several sweep points of a method.
-  void check_points(const Claim& claim, const TomlNode& written, const std::string& name) {
+  void check_points(const Claim& claim, Settings& table) const {
+    if (claim.everywhere || !claim.over.empty()) return;
     for (const std::string& method : claim.order.empty() ? std::vector{claim.method} : claim.order) {
       std::set<KeyValues> points;
       for (const Run& run : runs_) {
@@ -316,29 +303,22 @@ class Names {
                               });
         if (is_meant) points.insert(run.sweep);
       }
-      if (points.size() > 1 && !claim.everywhere && claim.over.empty())
-        faults_.add(written.place, fmt::format("{}; selects {} points of \"{}\": select one with `where`{}", name,
-                                               points.size(), method, claim.order.empty() ? or_several : ""));
+      if (points.size() > 1)
+        table.fault("", fmt::format("selects {} points of \"{}\": select one with `where`{}", points.size(), method,
+                                    claim.order.empty() ? or_several : ""));
     }
   }
 
-  // Returns a hint for users whose command line sweeps other values: they may not need the file's claims.
-  const char* or_no_claims(const std::string& key) const {
-    return is_of_command_line(root_, key) ? "; add ~claim to the command to leave out the claims" : "";
-  }
-
   const TomlNode& root_;
-  std::vector<std::string> methods_;
+  std::span<const std::string> methods_;
   std::span<const Run> runs_;
   const WhyNot& why_not_;
   std::set<std::string> rows_;  // labels of the rows in result tables: one per method and sweep point
   SweptNames swept_;
-  FaultList& faults_;
 };
 
 // Reports repeated claims. Sentences must be unique, because a scoreboard identifies a claim by its sentence alone.
-void check_none_twice(std::span<const Claim> claims, const TomlNode& written, FaultList& faults) {
-  const auto sentence = [&](std::size_t i) -> const TomlNode& { return *written.array()[i].find("sentence"); };
+void check_none_twice(std::span<const Claim> claims, std::span<Settings> tables) {
   for (std::size_t i = 0; i < claims.size(); ++i)
     for (std::size_t before = 0; before < i; ++before) {
       const bool is_same = claims[i].sentence == claims[before].sentence;
@@ -350,8 +330,7 @@ void check_none_twice(std::span<const Claim> claims, const TomlNode& written, Fa
       if (!is_same && claims[i] != reworded) continue;
       const char* const why =
           is_same ? "must differ from the sentence of the claim" : "makes the same claim in other words as the claim";
-      faults.add(sentence(i).place, fmt::format("claim.{}.sentence = {}; {} at {}", i, inline_toml(sentence(i)), why,
-                                                sentence(before).place.text()));
+      tables[i].fault("sentence", fmt::format("{} at {}", why, tables[before].place("sentence").text()));
       break;
     }
 }
@@ -384,27 +363,26 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
                                const WhyNot& why_not, FaultList& faults) {
   const TomlNode* written = root.find("claim");
   if (!written) return {};
-  FaultList found;
-  std::vector<Claim> claims = read_alone(*written, found);
-  faults.add(found);
-  FaultList of_names;
-  Names names(root, methods, runs, why_not, of_names);
+  SettingsDocument document({TomlNode::Table{{"claim", written->place, *written}}, {}});
+  Settings alone = document.root();
+  std::vector<Settings> tables = tables_of(alone);
+  std::vector<Claim> claims;
+  for (Settings& table : tables) claims.push_back(read_claim(table));
+  document.check();
+  const Names names(root, methods, runs, why_not);
   for (std::size_t i = 0; i < claims.size(); ++i) {
-    const TomlNode& table = written->array()[i];
-    const TomlNode* where = table.find("where");
-    const std::string name = fmt::format("claim.{}", i);
-    if (where && !require_table(*where, name + ".where", "a table of swept keys", of_names)) continue;
+    const TomlNode* where = written->array()[i].find("where");
+    if (where && !where->is_table()) {
+      tables[i].fault("where", "must be a table of swept keys");
+      continue;
+    }
     if (where)
       for (const TomlNode::Member& member : where->table()) claims[i].where[member.key] = plain_text(member.value);
-    names.check(claims[i], table, name);
+    if (!runs.empty()) names.check(claims[i], tables[i]);
   }
-  if (found.empty() && of_names.empty()) check_none_twice(claims, *written, of_names);
-  faults.add(of_names);
-  return found.empty() ? claims : std::vector<Claim>{};
-}
-
-void check_claims_alone(const TomlNode& root, FaultList& faults) {
-  if (const TomlNode* written = root.find("claim")) read_alone(*written, faults);
+  if (document.faults().empty()) check_none_twice(claims, tables);
+  faults.add(document.faults());
+  return claims;
 }
 
 void describe_claims(Settings& root) {

@@ -42,13 +42,10 @@ void apply_references(TomlNode& root, const std::string& file, FaultList& faults
 // Returns why no run of the method can have the measure, such as "needs evaluation.target_accuracy"; empty if one can.
 using WhyNot = std::function<std::string(const std::string& measure, const std::string& method)>;
 
-// Returns the claims. Checks their methods, swept keys, values and measures against the experiment's runs. Without
-// `everywhere` or `over`, a claim must select exactly one sweep point.
+// Returns the claims. Checks their methods, swept keys, values and measures against the experiment's runs, if there are
+// any. Without `everywhere` or `over`, a claim must select exactly one sweep point.
 std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
                                const WhyNot& why_not, FaultList& faults);
-
-// Checks everything about claims that does not depend on the runs.
-void check_claims_alone(const TomlNode& root, FaultList& faults);
 
 // Declares the keys of claims for `list` and the reference.
 void describe_claims(Settings& root);

@@ -187,7 +187,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   }
   if (root.find("variants") && !axes.empty())
     readings.push_back(read_without_variants(root, axes, file, options, faults));
-  if (!faults.empty()) check_claims_alone(root, faults);  // so that all faults appear at once
+  if (!faults.empty()) read_claims(root, {}, {}, {}, faults);  // so that all faults appear at once
   if (faults.empty()) check_server_link(root, readings, faults);
   throw_if_any(faults);
 

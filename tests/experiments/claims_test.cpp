@@ -327,7 +327,7 @@ TEST_F(ClaimSection, NamesWhatIsThere) {
   };
   EXPECT_THAT(with("\"drop\"", "\"dorp\""),
               HasSubstr("must be a method of the file, one of sync-sgd, drop; did you mean"));
-  EXPECT_THAT(with("\"sync-sgd\"", "\"sync\""), HasSubstr("claim.0.against; \"sync\" must be a method"));
+  EXPECT_THAT(with("\"sync-sgd\"", "\"sync\""), HasSubstr("claim.0.against = \"sync\"; \"sync\" must be a method"));
   EXPECT_THAT(with("\"sync-sgd\"", "\"drop\""), HasSubstr("claim.0.against = \"drop\"; must be a different method"));
   EXPECT_THAT(with("step_time_s", "step_time"), HasSubstr("did you mean \"step_time_s\"?"));
   EXPECT_THAT(with("below = 0", "below = 0\nwhere = { \"cluster.worker\" = 2 }"),
