@@ -771,7 +771,7 @@ const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std:
   if (const auto known = found.find(fixed); known != found.end()) return known->second;
   const auto read = [](Settings& root) {
     read_definition(root, {.file = "", .looks_for_data = false});
-    describe_common_phase(root);
+    read_common_phase_keys(root);
     describe_tune(root);
     describe_claims(root);
   };

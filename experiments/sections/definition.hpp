@@ -91,7 +91,12 @@ void check_outages_of_steps(Settings& root, const OutagePlan& plan, int micro_ba
 // separate run, and the methods start from its model. A method that overrides keys in [methods.training.common] starts
 // from a different phase, which it shares with methods that override the same keys.
 
-// Returns the table as written; null if it is missing, is not a table, or has no length.
+// Reads the keys that [training] does not have: the phase's length, `method`, `takes`, and its own [models.*] and
+// [datasets.*], without the keys within these tables.
+void read_common_phase_keys(Settings& root);
+
+// Returns the table as written, and adds faults of the keys that only this table has. Returns null if the table is
+// missing or has no length, or if it or its `method` is not a table.
 const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults);
 
 // Returns the phase as a separate experiment. Its method is the phase's `method`, or synchronous SGD. The phase's own
@@ -107,9 +112,6 @@ bool takes_body_alone(const TomlNode& common);
 
 // Returns the offsets of each body tensor in both models. Empty if the bodies differ, or if a model has no body.
 std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const ObjectivePlan& of_method);
-
-// Declares the keys of the common phase for `list` and the reference.
-void describe_common_phase(Settings& root);
 
 // Returns how a method's [training] (`own`) differs from the file's [training] (`common`), for users: keys and values,
 // such as "optimizer.weight_decay" and "0.05". An optimizer, or a method of the common phase, is shown by its name and

@@ -25,20 +25,6 @@ constexpr const char* common_phase_label = "common phase";
 
 TomlNode text(std::string value) { return {std::move(value), {}}; }
 
-// Whether the common phase's method can be read. Adds a fault if it cannot.
-bool check_method(const TomlNode& common, FaultList& faults) {
-  const TomlNode* method = common.find("method");
-  if (!method) return true;
-  const char* const example = "a table, such as { algorithm = \"dropcompute\", threshold_s = 0.2 }";
-  if (!require_table(*method, "training.common.method", example, faults)) return false;
-  for (const char* const key : {"label", "training"})
-    if (const TomlNode* own = method->find(key))
-      faults.add(own->place, fmt::format("training.common.method.{}; must be left out: {}", key,
-                                         std::string(key) == "label" ? "the phase already has a name"
-                                                                     : "write these keys into training.common"));
-  return true;
-}
-
 using Shape = LearningRate::Shape;
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 constexpr Range non_negative{.low = 0, .high_open = true};
@@ -622,26 +608,35 @@ constexpr std::int64_t most_start_steps = 1'000'000'000'000;
 
 }  // namespace
 
+void read_common_phase_keys(Settings& root) {
+  Settings common = root.section("training").section("common");
+  common.refuse("common", "a common phase has no common phase");
+  const auto steps =
+      common.optional_integer({"steps", "Length of the phase, in optimizer steps.", "steps", "epochs"}, 1, no_limit);
+  const auto epochs = common.optional_number(
+      {"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"}, above_zero);
+  if (steps && epochs) common.fault("epochs", "cannot be combined with steps");
+  if (!steps && !epochs) common.fault("", "must have steps or epochs, the length of the phase");
+  Settings method = common.section({"method", "The phase's algorithm with its keys; by default synchronous SGD."});
+  method.refuse("label", "the phase already has a name");
+  method.refuse("training", "write these keys into training.common");
+  static_cast<void>(
+      common.choice({"takes", "The part of the phase's model that methods start from: all, or all but the head."},
+                    {{"all", false}, {"body", true}}, false));
+  for (const char* const tables : described_tables)
+    common.section({tables, "Tables [models.*] or [datasets.*] with keys that differ in the phase."});
+}
+
 const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
   const TomlNode* common = found_at(written, {"training", "common"});
-  if (!common || !require_table(*common, "training.common", "a table", faults)) return nullptr;
-  if (const TomlNode* own = common->find("common"))
-    faults.add(own->place, "training.common.common; must be left out: a common phase has no common phase");
-  const TomlNode* takes = common->find("takes");
-  if (takes && text_in(takes) != "all" && text_in(takes) != "body")
-    faults.add(takes->place,
-               fmt::format("training.common.takes = {}; must be one of \"all\", \"body\"", inline_toml(*takes)));
-  for (const char* const tables : described_tables)
-    if (const TomlNode* own = common->find(tables))
-      require_table(*own, fmt::format("training.common.{}", tables), "a table", faults);
-  const bool has_method = check_method(*common, faults);
-  const TomlNode *steps = common->find("steps"), *epochs = common->find("epochs");
-  if (steps && epochs)
-    faults.add(epochs->place,
-               fmt::format("training.common.epochs = {}; cannot be combined with steps", inline_toml(*epochs)));
-  else if (!steps && !epochs)
-    faults.add(common->place, "training.common; must have steps or epochs, the length of the phase");
-  return (steps || epochs) && has_method ? common : nullptr;
+  if (!common) return nullptr;
+  SettingsDocument document(written);
+  Settings root = document.root();
+  read_common_phase_keys(root);
+  faults.add(document.faults());
+  const TomlNode* method = common->find("method");
+  const bool has_length = common->find("steps") || common->find("epochs");
+  return has_length && (!method || method->is_table()) ? common : nullptr;
 }
 
 TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common, FaultList& faults) {
@@ -708,20 +703,6 @@ std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const Objec
     taken.push_back({.from = found->offset, .to = own.offset, .size = own.size});
   }
   return taken;
-}
-
-void describe_common_phase(Settings& root) {
-  Settings common = root.section("training").section("common");
-  common.optional_integer({"steps", "Length of the phase, in optimizer steps.", "steps", "epochs"}, 1,
-                          std::numeric_limits<std::int64_t>::max());
-  common.optional_number({"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"},
-                         above_zero);
-  common.keep_as_written({"method", "The phase's algorithm with its keys; by default synchronous SGD."});
-  static_cast<void>(
-      common.choice({"takes", "The part of the phase's model that methods start from: all, or all but the head."},
-                    {{"all", false}, {"body", true}}, false));
-  for (const char* const tables : described_tables)
-    common.keep_as_written({tables, "Tables [models.*] or [datasets.*] with keys that differ in the phase."});
 }
 
 std::span<const LearningRateRow> learning_rate_schedules() { return learning_rate_rows; }

@@ -313,7 +313,7 @@ TEST_F(ContinuedTraining, AFaultyCommonPhaseIsAFaultOfItsKeys) {
               HasSubstr("training.common.method.threshold_s; must be a number above 0"));
   EXPECT_THAT(faults({"methods.drop.training.common={steps=2,method={algorithm='dropcomput',label='d'}}"}),
               testing::AllOf(HasSubstr("methods.1.training.common.method.algorithm = \"dropcomput\""),
-                             HasSubstr("methods.1.training.common.method.label; must be left out")));
+                             HasSubstr("methods.1.training.common.method.label = \"d\"; must be left out")));
   EXPECT_THAT(faults({"training.common={steps=2,models={mlp={hiden=[3]}}}"}),
               HasSubstr("training.common.models.mlp.hiden"));
   EXPECT_THAT(faults({"training={model='none',parameters=10,common={steps=2}}"}),

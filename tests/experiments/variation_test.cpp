@@ -926,7 +926,7 @@ TEST_F(OwnTraining, BehindACommonPhaseHasItsSize) {
   EXPECT_THAT(found, HasSubstr(of_other + "\"drop\""));
   EXPECT_THAT(found, Not(HasSubstr("\"sync-sgd\"")));
   EXPECT_THAT(faults({"training.common={steps=2,common={steps=1}}"}),
-              HasSubstr("training.common.common; must be left out"));
+              HasSubstr("training.common.common = a table; must be left out"));
 }
 
 // A method's requirements on the optimizer apply to its own optimizer.
