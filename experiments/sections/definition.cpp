@@ -22,13 +22,13 @@ namespace syncopate {
 namespace {
 
 struct DefinitionOptions {
-  std::string file;                          // the experiment's default name
-  bool finite_means = false;                 // whether delays without a finite mean are faults
-  bool looks_for_data = true;                // false: reads keys, but does not look for data sets
-  bool reads_methods = true;                 // false: reads everything except methods
-  bool takes_common = true;                  // whether [training.common] is allowed
-  std::optional<Step> after_common_phase{};  // the run's first step in the data, if a common phase precedes it
-  std::vector<std::shared_ptr<const Definition>> own{};  // by method: Method::own; may be empty
+  std::string file;                                   // the experiment's default name
+  bool finite_means = false;                          // whether delays without a finite mean are faults
+  bool looks_for_data = true;                         // false: reads keys, but does not look for data sets
+  bool reads_methods = true;                          // false: reads everything except methods
+  bool takes_common = true;                           // whether [training.common] is allowed
+  std::optional<Step> after_common_phase{};           // the run's first step in the data, if a common phase precedes it
+  std::vector<std::shared_ptr<const Reading>> own{};  // by method: Method::own; may be empty
 };
 
 // Whether each server holds the whole model.
@@ -222,7 +222,7 @@ AlgorithmContext algorithm_context(const Definition& definition) {
 }
 
 std::vector<Method> read_methods(Settings& root, const Definition& definition,
-                                 const std::vector<std::shared_ptr<const Definition>>& own) {
+                                 const std::vector<std::shared_ptr<const Reading>>& own) {
   std::vector<Method> methods;
   std::set<std::string> labels;
   const std::size_t faults = root.faults_so_far();
@@ -449,12 +449,13 @@ TomlNode with_training_of(const TomlNode& written, std::size_t method, const Tom
 
 // Adds the faults of readings with [methods.training]. Writes the keys that differ from [training] into the methods.
 void join_own(Reading& reading) {
-  for (std::size_t i = 0; i < reading.own.size(); ++i) {
-    if (!reading.own[i]) continue;
-    reading.faults.add(reading.own[i]->faults, "training.", fmt::format("methods.{}.training.", i));
+  for (std::size_t i = 0; i < reading.definition.methods.size(); ++i) {
+    const auto& own = reading.definition.methods[i].own;
+    if (!own) continue;
+    reading.faults.add(own->faults, "training.", fmt::format("methods.{}.training.", i));
     if (!reading.faults.empty()) continue;  // after faults the resolved document is not used
     TomlNode& method = reading.resolved.find("methods")->array()[i];
-    TomlNode differs = difference(*reading.resolved.find("training"), *reading.own[i]->resolved.find("training"));
+    TomlNode differs = difference(*reading.resolved.find("training"), *own->resolved.find("training"));
     method.erase("training");
     if (!differs.table().empty()) method.set("training", {}, std::move(differs));
   }
@@ -534,7 +535,7 @@ SourcePlace place_of_common_phase(const TomlNode& written, std::size_t method) {
 void check_models(Reading& reading, const TomlNode& written) {
   const std::vector<Method>& methods = reading.definition.methods;
   for (std::size_t i = 0; i < methods.size() && reading.faults.empty(); ++i) {
-    const Reading& own = i < reading.own.size() && reading.own[i] ? *reading.own[i] : reading;
+    const Reading& own = methods[i].own ? *methods[i].own : reading;
     if (!own.common_phase) continue;
     const std::string wrong = misfit(own, methods[i].label);
     if (!wrong.empty())
@@ -543,8 +544,8 @@ void check_models(Reading& reading, const TomlNode& written) {
 }
 
 // Reads the document for a method with [methods.training].
-std::shared_ptr<Reading> read_own(const TomlNode& written, std::size_t method, const TomlNode& table,
-                                  const std::shared_ptr<const Reading>& common_phase, DefinitionOptions how) {
+std::shared_ptr<const Reading> read_own(const TomlNode& written, std::size_t method, const TomlNode& table,
+                                        const std::shared_ptr<const Reading>& common_phase, DefinitionOptions how) {
   const bool has_own_phase = table.find("common") != nullptr;
   how.takes_common = has_own_phase || common_phase;
   FaultList faults;
@@ -558,12 +559,17 @@ std::shared_ptr<Reading> read_own(const TomlNode& written, std::size_t method, c
   return own;
 }
 
+// Returns the reading that applies to the document's only method.
+const Reading& own_of(const Reading& reading) {
+  const auto& own = reading.definition.methods.front().own;
+  return own ? *own : reading;
+}
+
 // Returns the resolved tables of the document's only method. [training] and [methods.training] stay separate.
 TomlNode resolved_for_method(const Reading& reading) {
   TomlNode resolved = reading.resolved;
-  if (!reading.own.empty() && reading.own.front())
-    for (const TomlNode::Member& member : reading.own.front()->resolved.table())
-      if (member.key != "training") resolved.set(member.key, {}, member.value);
+  for (const TomlNode::Member& member : own_of(reading).resolved.table())
+    if (member.key != "training") resolved.set(member.key, {}, member.value);
   return resolved;
 }
 
@@ -576,11 +582,6 @@ void keep_what_is_trained(TomlNode& resolved) {
     if (tables && tables->is_table())
       std::erase_if(tables->table(), [&](const TomlNode::Member& table) { return table.key != used; });
   }
-}
-
-// Returns the reading that applies to the document's only method.
-const Reading& own_of(const Reading& reading) {
-  return reading.own.empty() || !reading.own.front() ? reading : *reading.own.front();
 }
 
 std::shared_ptr<const Reading> phase_of(const Reading& reading) { return own_of(reading).common_phase; }
@@ -678,18 +679,13 @@ std::string what_was_replaced(const Path& missing, const TomlNode& document, con
 }  // namespace
 
 Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options) {
-  DefinitionOptions how{.file = file, .finite_means = options.finite_means};
-  std::vector<std::shared_ptr<const Reading>> own;
-  how.reads_methods = false;
+  DefinitionOptions how{.file = file, .finite_means = options.finite_means, .reads_methods = false};
   FaultList faults;
   const auto common_phase = read_common_phase(written, how, faults);
-  for (const TomlNode* table : own_training_tables(written, faults)) {
-    own.push_back(table ? read_own(written, own.size(), *table, common_phase, how) : nullptr);
-    how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
-  }
+  for (const TomlNode* table : own_training_tables(written, faults))
+    how.own.push_back(table ? read_own(written, how.own.size(), *table, common_phase, how) : nullptr);
   how.reads_methods = how.takes_common = true;
   Reading result = read_behind(common_phase, written, how);
-  result.own = std::move(own);
   result.common_phase = common_phase;
   result.faults.add(faults);
   add_faults_of_common_phase(result);
@@ -713,8 +709,8 @@ TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) 
 
 std::string fingerprint_of(const Reading& reading) {
   TomlNode resolved = resolved_for_method(reading);
-  if (!reading.own.empty() && reading.own.front()) {
-    TomlNode training = *reading.own.front()->resolved.find("training");
+  if (const auto& own = reading.definition.methods.front().own) {
+    TomlNode training = *own->resolved.find("training");
     training.erase("common");  // the common phase is a separate run
     resolved.set("training", {}, std::move(training));
     resolved.find("methods")->array().front().erase("training");

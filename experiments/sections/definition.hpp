@@ -183,12 +183,14 @@ RecordingPlan read_recording(Settings& root);
 
 // --- definition.cpp: the whole file
 
-struct Definition;
+struct Reading;
 
 struct Method {
   std::string label;
   std::shared_ptr<const Algorithm> algorithm;  // null after a fault
-  std::shared_ptr<const Definition> own{};     // with this method's [methods.training]; null if the method has none
+  // The document without [[methods]], read with this method's keys of [methods.training] in place. Null if the method
+  // has no [methods.training].
+  std::shared_ptr<const Reading> own{};
 };
 
 // The contents of an experiment file. Complete only if there are no faults.
@@ -208,7 +210,7 @@ struct Definition {
   std::vector<Method> methods;
 
   // The definition that applies to the method.
-  const Definition& of(const Method& method) const { return method.own ? *method.own : *this; }
+  const Definition& of(const Method& method) const;
 };
 
 // An experiment file's document, and the result of reading it.
@@ -217,12 +219,13 @@ struct Reading {
   TomlNode resolved{};
   std::vector<KnownKey> known_keys{};
   FaultList faults{};
-  // By method: the document without [[methods]], read with the method's keys of [methods.training] in place. Null if
-  // the method has no [methods.training].
-  std::vector<std::shared_ptr<const Reading>> own{};
   // The reading of [training.common], or of the method's own table with that name. Null if there is neither.
   std::shared_ptr<const Reading> common_phase{};
 };
+
+inline const Definition& Definition::of(const Method& method) const {
+  return method.own ? method.own->definition : *this;
+}
 
 Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options);
 
