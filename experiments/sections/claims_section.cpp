@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -38,21 +37,7 @@ std::vector<std::string> papers_in(const fs::path& directory) {
   return papers;
 }
 
-// Returns a claim's table `paper`: a copy of the entry without its unit and note.
-TomlNode published(const TomlNode& entry, const std::string& reference, FaultList& faults) {
-  TomlNode paper{TomlNode::Table{}, entry.place};
-  constexpr std::array taken = {"figure", "source", "certainty", "value"};
-  for (const TomlNode::Member& member : entry.table()) {
-    if (std::ranges::find(taken, member.key) != taken.end())
-      paper.set(member.key, member.place, member.value);
-    else if (member.key != "unit" && member.key != "note")
-      faults.add(member.place, fmt::format("{}.{}; must be one of figure, source, certainty, value, unit, note",
-                                           reference, member.key));
-  }
-  return paper;
-}
-
-// Returns the table `paper` of the entry that `reference` names. If there is no such entry, returns nullopt and adds a
+// Returns the entry that `reference` names, without its unit and note, as a claim's table `paper`. If there is no such entry, returns nullopt and adds a
 // fault at `written`, the value of the key `name`.
 std::optional<TomlNode> referenced_paper(const std::string& reference, const std::string& experiment_file,
                                          const TomlNode& written, const std::string& name, FaultList& faults) {
@@ -73,8 +58,11 @@ std::optional<TomlNode> referenced_paper(const std::string& reference, const std
   const std::string file = (*directory / (paper + ".toml")).string();
   try {
     const TomlNode entries = load_toml(file);
-    const TomlNode* const found = entries.find(entry);
-    if (found && found->is_table()) return published(*found, reference, faults);
+    if (const TomlNode* const found = entries.find(entry); found && found->is_table()) {
+      TomlNode paper = *found;
+      for (const char* const key : {"unit", "note"}) paper.erase(key);
+      return paper;
+    }
     std::vector<std::string> known;
     for (const TomlNode::Member& member : entries.table()) known.push_back(member.key);
     return fault(fmt::format("{} contains no such figure{}", file, suggestion(entry, known)));

@@ -414,24 +414,15 @@ std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, co
   return named;
 }
 
-// Whether the table [sweep] is empty, or contains only empty tables.
-bool sweeps_nothing(const TomlNode& table) {
-  return std::ranges::all_of(table.table(), [](const TomlNode::Member& member) {
-    return member.value.is_table() && !is_range(member.value) && sweeps_nothing(member.value);
-  });
-}
-
 // Reads [sweep] in the order of the groups' first keys. Leaves out faulty keys, and keys that the command line sets.
 SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   const TomlNode* sweep = root.find("sweep");
   if (!sweep || !require_table(*sweep, "sweep", "a table, [sweep]", faults)) return {};
-  if (sweeps_nothing(*sweep)) {
-    faults.add(sweep->place, "sweep; must contain a key with its values, such as \"cluster.workers\" = [2, 4]");
-    return {};
-  }
   const std::size_t faults_before = faults.size();
   std::vector<VariedKey> keys = read_varied_keys(
       root, *sweep, "sweep", [](const std::string& member) { return member == zip; }, check_swept, faults);
+  if (keys.empty() && faults.size() == faults_before)
+    faults.add(sweep->place, "sweep; must contain a key with its values, such as \"cluster.workers\" = [2, 4]");
   std::erase_if(keys, [&root](const VariedKey& key) { return is_set_by_command_line(root, key.path); });
   if (faults.size() > faults_before) return {};  // `keys` lacks keys, so the check of groups would report false faults
   leave_to_command_line(keys);
@@ -501,34 +492,6 @@ std::string text_of(const std::vector<PointName>& sweep) {
   return text;
 }
 
-// Adds the new runs of a sweep point. `places`: indices in `made.runs` by fingerprint and method.
-void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::map<std::string, std::size_t>& places,
-              ExpandedRuns& made) {
-  std::vector<Run>& runs = made.runs;
-  for (std::size_t method = 0; method < all.methods; ++method) {
-    const auto patches = tuned ? tuned(point, method) : std::vector<Patch>();
-    if (!patches) continue;
-    TomlNode root = all.documents[point];
-    for (const Patch& patch : *patches) apply(root, patch);
-    for (const std::uint64_t seed : all.seeds) {
-      Run run = plan_run(document_of_run(root, method, seed), all.file, all.options);
-      run.method_index = method;
-      run.point_index = point;
-      run.sweep = describe_point(all.axes, all.points[point], method);
-      const auto [place, is_new] = places.emplace(fmt::format("{} {}", run.fingerprint, run.method), runs.size());
-      if (!is_new && runs[place->second].hash != run.hash)
-        keep_what_is_equal(runs[place->second].sweep, run.sweep);
-      else if (!is_new && runs[place->second].sweep != run.sweep)
-        throw ConfigurationFault(fmt::format(
-            "{}: sweep; {} and {} make the same run of \"{}\"; must not list a value twice",
-            all.axes.front().place.text(), text_of(runs[place->second].sweep), text_of(run.sweep), run.method));
-      if (!is_new) continue;
-      runs.push_back(std::move(run));
-      made.points.push_back(point);
-    }
-  }
-}
-
 const char* solved_key(const TomlNode& period) { return period.find("coefficient") ? "coefficient" : "steps"; }
 
 SweepAxis axis_of(const std::vector<VariedKey>& group) {
@@ -557,14 +520,6 @@ void check_keys(const TomlNode& table, const std::string& name, FaultList& fault
   }
 }
 
-std::string label_of(const TomlNode& variant, const std::string& name, FaultList& faults) {
-  const TomlNode* node = variant.find("label");
-  const auto* label = node ? std::get_if<std::string>(&node->value) : nullptr;
-  if (label && !label->empty()) return *label;
-  faults.add(node ? node->place : variant.place, fmt::format("{}.label; must be the variant's name", name));
-  return "";
-}
-
 // Reads [[variants]]: label = "..." and further keys (see patches_of). Returns nullopt if there are no variants, or
 // after one of these faults: a missing or repeated label, or a key that cannot be resolved.
 std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) {
@@ -580,10 +535,13 @@ std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) 
   std::vector<Patch> all;
   for (std::size_t i = 0; i < variants->array().size(); ++i) {
     const TomlNode& variant = variants->array()[i];
-    const std::string name = fmt::format("variants.{}", i), label = label_of(variant, name, faults);
-    if (!label.empty() && !labels.insert(label).second)
-      faults.add(variant.find("label")->place,
-                 fmt::format("{}.label = \"{}\"; must be a name that no other variant has", name, label));
+    const TomlNode* labelled = variant.find("label");
+    const SourcePlace& place = (labelled ? *labelled : variant).place;
+    const std::string name = fmt::format("variants.{}", i), label(text_in(labelled));
+    if (label.empty())
+      faults.add(place, fmt::format("{}.label; must be the variant's name", name));
+    else if (!labels.insert(label).second)
+      faults.add(place, fmt::format("{}.label = \"{}\"; must be a name that no other variant has", name, label));
     std::vector<Patch> patches = patches_of_runs(root, variant, name, fmt::format("variant \"{}\"", label), faults);
     all.insert(all.end(), patches.begin(), patches.end());
     axis.entries.push_back({std::move(patches), {{{"variant", label}, {}}}});
@@ -660,10 +618,36 @@ void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointNa
 }
 
 ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned) {
-  ExpandedRuns made;
-  std::map<std::string, std::size_t> places;
-  for (std::size_t point = 0; point < all.points.size(); ++point) add_runs(all, point, tuned, places, made);
-  return made;
+  std::vector<Run> runs;
+  std::vector<std::size_t> points;
+  std::map<std::string, std::size_t> places;  // indices in `runs`, by fingerprint and method
+  for (std::size_t point = 0; point < all.points.size(); ++point)
+    for (std::size_t method = 0; method < all.methods; ++method) {
+      const auto patches = tuned ? tuned(point, method) : std::vector<Patch>();
+      if (!patches) continue;
+      TomlNode root = all.documents[point];
+      for (const Patch& patch : *patches) apply(root, patch);
+      for (const std::uint64_t seed : all.seeds) {
+        Run run = plan_run(document_of_run(root, method, seed), all.file, all.options);
+        run.method_index = method;
+        run.point_index = point;
+        run.sweep = describe_point(all.axes, all.points[point], method);
+        const auto [known, is_new] = places.emplace(fmt::format("{} {}", run.fingerprint, run.method), runs.size());
+        if (is_new) {
+          runs.push_back(std::move(run));
+          points.push_back(point);
+          continue;
+        }
+        Run& earlier = runs[known->second];
+        if (earlier.hash != run.hash)
+          keep_what_is_equal(earlier.sweep, run.sweep);
+        else if (earlier.sweep != run.sweep)
+          throw ConfigurationFault(
+              fmt::format("{}: sweep; {} and {} make the same run of \"{}\"; must not list a value twice",
+                          all.axes.front().place.text(), text_of(earlier.sweep), text_of(run.sweep), run.method));
+      }
+    }
+  return {std::move(runs), std::move(points)};
 }
 
 std::string solved_note(const TomlNode& method) {

@@ -310,7 +310,7 @@ TEST_F(ReferenceSection, WrongNamesAreFaultsWithTheNearest) {
   EXPECT_THAT(faults_with("dropcompute"), HasSubstr("must name a paper and its figure"));
   EXPECT_THAT(faults_with("dropcompute.figure-5"), HasSubstr("claim.0.paper.certainty = \"guessed\"; must be one of"));
   EXPECT_THAT(faults_with("dropcompute.figure-6"),
-              HasSubstr("dropcompute.figure-6.figur; must be one of figure, source, certainty, value, unit, note"));
+              HasSubstr("claim.0.paper.figur = \"13 %\"; unknown key; did you mean \"figure\"?"));
   EXPECT_THAT(faults_of(right + "reference = \"dropcompute.abstract\"\npaper = { figure = \"1\", source = \"s\", "
                                 "certainty = \"stated\" }\n"),
               HasSubstr("claim.0.reference; cannot be combined with `paper`"));
