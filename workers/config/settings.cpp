@@ -70,11 +70,6 @@ std::string listed(const std::vector<std::string>& names) {
   return names.empty() ? "absent, because this table has no keys" : fmt::format("one of {}", fmt::join(names, ", "));
 }
 
-// The default of a key that is not written, as the text that follows the key.
-std::string default_text(const std::optional<TomlNode>& value) {
-  return value ? fmt::format(" = {} (the default)", inline_toml(*value)) : "";
-}
-
 bool contains(const Range& range, double value) {
   if (std::isnan(value)) return false;
   if (range.low_open ? value <= range.low : value < range.low) return false;
@@ -272,6 +267,13 @@ struct Settings::Node {
 
   void report_at(const TomlNode& found, std::string_view key, const std::string& what) {
     faults->add(found.place, fmt::format("{} = {}; {}", full_key(key), found_text(found), what));
+  }
+
+  // Returns "key = found" or, if the key is absent, the key with its default if it has one. Makes the key known.
+  std::string with_value(std::string_view key) {
+    const std::optional<TomlNode>& usual = entry(key).value;
+    if (const TomlNode* found = find(key)) return fmt::format("{} = {}", full_key(key), found_text(*found));
+    return usual ? fmt::format("{} = {} (the default)", full_key(key), inline_toml(*usual)) : full_key(key);
   }
 
   // Reports "key = found; must be <what>" at the value's place or, if the key is absent, "key is missing; must be
@@ -527,11 +529,7 @@ std::optional<std::string> Settings::word(std::string_view key) const {
 }
 
 std::string Settings::written(std::string_view key) const {
-  const TomlNode* written = node_->find(key);
-  const Node::Entry& entry = node_->entry(key);
-  const std::string name = node_->full_key(key);
-  if (written) return fmt::format("{}: {} = {}", written->place.text(), name, shortened(inline_toml(*written)));
-  return fmt::format("{}: {}{}", node_->place.text(), name, default_text(entry.value));
+  return fmt::format("{}: {}", place(key).text(), node_->with_value(key));
 }
 
 SourcePlace Settings::place(std::string_view key) const {
@@ -592,14 +590,11 @@ void Settings::fault(std::string_view key, std::string_view message) {
     if (!node_->silent) node_->faults->add(node_->place, fmt::format("{}; {}", node_->path, message));
     return;
   }
-  const Node::Entry& entry = node_->entry(key);
-  if (const TomlNode* written = node_->find(key)) {
-    // A caller that rejects a name does not read the keys that belong to this name.
-    if (std::holds_alternative<std::string>(written->value)) node_->incomplete = true;
-    node_->report_at(*written, key, std::string(message));
-  } else if (!node_->silent) {
-    node_->faults->add(node_->place, fmt::format("{}{}; {}", node_->full_key(key), default_text(entry.value), message));
-  }
+  const TomlNode* const written = node_->find(key);
+  // A caller that rejects a name does not read the keys that belong to this name.
+  if (written && std::holds_alternative<std::string>(written->value)) node_->incomplete = true;
+  const std::string found = node_->with_value(key);
+  if (written || !node_->silent) node_->faults->add(place(key), fmt::format("{}; {}", found, message));
 }
 
 namespace {
@@ -659,8 +654,8 @@ class Readings {
     for (std::size_t i = 0; i < readings_.size(); ++i) branch(i);
   }
 
-  // A key is optional if the program reads it only when the file contains it. Some keys are required with one value of another key, and
-  // optional with its other values. Such a key is listed twice.
+  // A key is optional if the program reads it only when the file contains it. Some keys are required with one value of
+  // another key, and optional with its other values. Such a key is listed twice.
   std::vector<KeyDescription> keys() const {
     std::vector<KeyDescription> result;
     for (std::size_t i = 0; i < descriptions_.size(); ++i) {

@@ -7,6 +7,7 @@
 // reading function returns the default or the lower bound instead. Therefore one pass reports all faults.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -112,6 +113,7 @@ template <typename Value>
 struct Named {
   std::string_view name;
   Value value;
+  std::string_view sentence{};
 };
 struct Alternative {
   std::string_view name;
@@ -156,7 +158,8 @@ class Settings {
   // Reads a word and returns a pointer to the row of a registry with this `name` (rows have a `name` and a `sentence`);
   // null after a fault if there is no fallback.
   template <typename Rows>
-  auto row(const Key& key, const Rows& rows, std::string_view fallback = {}) -> decltype(std::data(rows));
+  auto row(const Key& key, const Rows& rows, std::string_view fallback = {}, std::string_view fallback_words = {})
+      -> decltype(std::data(rows));
 
   // Returns the path of an existing file, which is looked up first in the experiment file's folder, then in the working
   // directory. The resolved configuration contains the absolute path. Empty after a fault.
@@ -218,7 +221,7 @@ class Settings {
 
   // Returns the index of the written word in `words`; the fallback if the key is absent or wrong.
   std::optional<std::size_t> place_of_word(const Key& key, std::span<const Alternative> words,
-                                           std::optional<std::size_t> fallback, std::string_view fallback_words = {});
+                                           std::optional<std::size_t> fallback, std::string_view fallback_words);
 
   // Reads a path and returns the places where to look for it; the last one is the path as written. Empty after a fault.
   std::vector<std::filesystem::path> places_of_path(const Key& key, const char* takes);
@@ -229,33 +232,27 @@ class Settings {
 template <typename Value>
 Value Settings::choice(const Key& key, std::initializer_list<Named<std::type_identity_t<Value>>> table, Value fallback,
                        std::string_view fallback_words) {
-  std::vector<Alternative> words;
-  std::optional<std::size_t> usual;
-  for (const auto& [name, value] : table) {
-    if (value == fallback && !usual) usual = words.size();
-    words.push_back({name});
-  }
-  const auto place = place_of_word(key, words, usual, fallback_words);
-  return place ? std::data(table)[*place].value : fallback;
+  const auto* const usual = std::ranges::find(table, fallback, &Named<Value>::value);
+  const auto* const found = row(key, table, usual == table.end() ? "" : usual->name, fallback_words);
+  return found ? found->value : fallback;
 }
 
 template <typename Value>
 std::optional<Value> Settings::choice(const Key& key, std::initializer_list<Named<Value>> table) {
-  std::vector<Alternative> words;
-  for (const auto& named : table) words.push_back({named.name});
-  const auto place = place_of_word(key, words, {});
-  return place ? std::optional(std::data(table)[*place].value) : std::nullopt;
+  const auto* const found = row(key, table);
+  return found ? std::optional(found->value) : std::nullopt;
 }
 
 template <typename Rows>
-auto Settings::row(const Key& key, const Rows& rows, std::string_view fallback) -> decltype(std::data(rows)) {
+auto Settings::row(const Key& key, const Rows& rows, std::string_view fallback, std::string_view fallback_words)
+    -> decltype(std::data(rows)) {
   std::vector<Alternative> words;
   std::optional<std::size_t> usual;
   for (const auto& one : rows) {
     if (!fallback.empty() && one.name == fallback) usual = words.size();
     words.push_back({one.name, one.sentence});
   }
-  const auto place = place_of_word(key, words, usual);
+  const auto place = place_of_word(key, words, usual, fallback_words);
   return place ? std::data(rows) + *place : nullptr;
 }
 
