@@ -60,37 +60,28 @@ void check_pauses(Settings& root, const Definition& definition) {
                                                method.label));
 }
 
-// Adds a fault at the optimizer's name in [training] or [methods.training].
-void fault_of_optimizer(Settings& root, const Definition& definition, const Method& method,
-                        const std::string& message) {
-  if (!method.own) return root.section("training").section("optimizer").fault("name", message);
-  const auto place = static_cast<std::size_t>(&method - definition.methods.data());
-  root.sections("methods")[place].fault("training", fmt::format("its optimizer {}", message));
-}
-
-// Checks that no optimizer needs norms of tensors if there are several servers, because each server has only parts of
-// tensors. (Clipping is possible, because workers do it and have whole gradients.)
-void check_norms(Settings& root, const Definition& definition) {
-  for (const Method& method : definition.methods) {
-    if (!method.algorithm || !method.algorithm->traits().servers.hold_slices()) continue;
-    if (definition.of(method).training.plan.optimizer->passes() > 0)
-      return fault_of_optimizer(root, definition, method,
-                                fmt::format("must be one that updates each parameter independently: a server of "
-                                            "\"{}\" has only a slice of the model, and no norms of whole tensors",
-                                            method.label));
-  }
-}
-
-// Checks that an optimizer which evaluates another model than it steps is used by methods that publish stepped models.
-void check_evaluated(Settings& root, const Definition& definition) {
-  for (const Method& method : definition.methods) {
-    if (!method.algorithm || method.algorithm->traits().has_stepped_models()) continue;
-    if (definition.of(method).training.plan.optimizer->evaluated_factor() != 0)
-      return fault_of_optimizer(
-          root, definition, method,
-          fmt::format("must be one that evaluates the model that it steps: \"{}\" evaluates a model without the "
-                      "optimizer's state (Local SGD has it with first_moment = \"average\" or \"reset\")",
-                      method.label));
+// Checks that each method can use its optimizer. (Clipping is always possible: workers clip their whole gradients.)
+void check_optimizers(Settings& root, const Definition& definition) {
+  for (std::size_t i = 0; i < definition.methods.size(); ++i) {
+    const Method& method = definition.methods[i];
+    if (!method.algorithm) continue;
+    const Traits traits = method.algorithm->traits();
+    const Optimizer& optimizer = *definition.of(method).training.plan.optimizer;
+    std::string wrong;
+    if (traits.servers.hold_slices() && optimizer.passes() > 0)
+      wrong = fmt::format(
+          "must be one that updates each parameter independently: a server of \"{}\" has only a slice "
+          "of the model, and no norms of whole tensors",
+          method.label);
+    else if (!traits.has_stepped_models() && optimizer.evaluated_factor() != 0)
+      wrong = fmt::format(
+          "must be one that evaluates the model that it steps: \"{}\" evaluates a model without the "
+          "optimizer's state (Local SGD has it with first_moment = \"average\" or \"reset\")",
+          method.label);
+    if (!wrong.empty() && method.own)
+      root.sections("methods")[i].fault("training", "its optimizer " + wrong);
+    else if (!wrong.empty())
+      root.section("training").section("optimizer").fault("name", wrong);
   }
 }
 
@@ -136,8 +127,7 @@ void check_overlap(Settings& root, const Definition& definition) {
 void check_methods(Settings& root, const Definition& definition) {
   check_who_leaves(root, definition);
   check_pauses(root, definition);
-  check_norms(root, definition);
-  check_evaluated(root, definition);
+  check_optimizers(root, definition);
   check_outages(root, definition);
   check_overlap(root, definition);
 }
@@ -348,11 +338,9 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   result.description = root.text({"description", "The title of plots."}, "");
   result.seeds = read_seeds(root);
   // If a micro-batch's time depends on its lengths, the data set is read before the rest of [cluster].
-  std::size_t faults_before = 0;
-  bool is_read = false;
+  std::optional<std::size_t> faults_before;
   const auto read_data = [&](int workers, int micro_batches, bool needs_lengths) {
     faults_before = root.faults_so_far();
-    is_read = true;
     result.training = read_training(root,
                                     {.seed = result.seeds.front(),
                                      .workers = workers,
@@ -361,18 +349,18 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
                                      .needs_lengths = needs_lengths},
                                     options.after_common_phase, options.takes_common);
   };
-  result.cluster = read_cluster(root, result.seeds.front(), options.finite_means, [&](int workers, int micro_batches) {
+  const auto with_lengths = [&](int workers, int micro_batches) -> const ObjectivePlan& {
     read_data(workers, micro_batches, true);
-    const ObjectivePlan& data = result.training.objective;
-    if (!data.lengths && is_clean() && options.looks_for_data)
+    if (!result.training.objective.lengths && is_clean() && options.looks_for_data)
       root.section("cluster").fault("micro_batch_s", costs_need_sequences);
-    return PlannedLengths{data.lengths, data.pads};
-  });
-  if (!is_read)
+    return result.training.objective;
+  };
+  result.cluster = read_cluster(root, result.seeds.front(), options.finite_means, with_lengths);
+  if (!faults_before)
     read_data(result.cluster.plan.workers, result.cluster.plan.micro_batches, result.cluster.plan.to_be_measured);
   EpochLength& epoch = result.training.epoch;
   if (result.training.objective.steps_per_epoch > 0) epoch.steps = result.training.objective.steps_per_epoch;
-  epoch.is_faulty = !epoch.steps && (root.faults_so_far() > faults_before || !options.looks_for_data);
+  epoch.is_faulty = !epoch.steps && (root.faults_so_far() > *faults_before || !options.looks_for_data);
 
   if (is_clean())
     check_network_times(root, *result.cluster.plan.network, result.cluster.plan.workers,
@@ -452,7 +440,7 @@ void join_own(Reading& reading) {
   for (std::size_t i = 0; i < reading.definition.methods.size(); ++i) {
     const auto& own = reading.definition.methods[i].own;
     if (!own) continue;
-    reading.faults.add(own->faults, "training.", fmt::format("methods.{}.training.", i));
+    reading.faults.add(own->faults, {{"training.", fmt::format("methods.{}.training.", i)}});
     if (!reading.faults.empty()) continue;  // after faults the resolved document is not used
     TomlNode& method = reading.resolved.find("methods")->array()[i];
     TomlNode differs = difference(*reading.resolved.find("training"), *own->resolved.find("training"));
@@ -488,17 +476,12 @@ Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const To
 
 // Adds faults of the phase, with its keys as written in the file.
 void add_faults_of_common_phase(Reading& reading) {
-  if (!reading.common_phase) return;
-  FaultList faults = reading.common_phase->faults;
-  for (const auto& [alone, in_file] :
-       {std::pair{"training.", "training.common."}, std::pair{"methods.0.", "training.common.method."},
-        std::pair{"models.", "training.common.models."}, std::pair{"datasets.", "training.common.datasets."},
-        std::pair{"budget.", "training.common."}}) {
-    FaultList named = reading.faults;
-    named.add(faults, alone, in_file);
-    faults = std::move(named);
-  }
-  reading.faults = std::move(faults);
+  if (reading.common_phase)
+    reading.faults.add(reading.common_phase->faults, {{"training.", "training.common."},
+                                                      {"methods.0.", "training.common.method."},
+                                                      {"models.", "training.common.models."},
+                                                      {"datasets.", "training.common.datasets."},
+                                                      {"budget.", "training.common."}});
 }
 
 void resolve_common_phase(Reading& reading) {

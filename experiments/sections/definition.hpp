@@ -53,8 +53,6 @@ void describe_claims(Settings& root);
 // --- run_sections.cpp: the tables [cluster], [[delays]], [[outages]], [network], [budget], [evaluation], [checkpoint],
 // [measurements] and [recording]
 
-class BatchLengths;
-
 struct ClusterSection {
   ClusterPlan plan;
   bool workers_known = true;       // false after a fault: then plan.workers is a placeholder
@@ -65,16 +63,13 @@ struct ClusterSection {
 // Checks that the traces are as long as the budget. A trace with end = "stop" that ends earlier shortens the budget.
 void fit_budget_to_traces(ClusterSection& cluster, Budget& budget);
 
-// The lengths of the sequences in a cluster's micro-batches, if cluster.micro_batch_s is a table of costs.
-struct PlannedLengths {
-  std::shared_ptr<const BatchLengths> lengths;  // null after a fault
-  bool pads = false;                            // whether shorter sequences are padded
-};
-using LengthsOf = std::function<PlannedLengths(int workers, int micro_batches)>;
+// Plans the data of a cluster with this size, with the lengths of sequences. Called if cluster.micro_batch_s is a table
+// of costs.
+using PlanData = std::function<const ObjectivePlan&(int workers, int micro_batches)>;
 
 // Reads [cluster], [[delays]], [[outages]] and [network]. `seed`: seed of the delays. `finite_means`: whether a delay
 // without a finite mean is a fault.
-ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means, const LengthsOf& lengths_of);
+ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means, const PlanData& plan_data);
 
 // Checks that no message takes longer than `longest_delay`: a large model, a slow link and many workers may together
 // take too long. The fault names the key that causes most of the time.

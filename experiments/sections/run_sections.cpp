@@ -203,15 +203,15 @@ ContentCost read_content_cost(Settings& cluster) {
 }
 
 // Returns the law of a micro-batch's time by its sequences' lengths; null after a fault.
-std::shared_ptr<const DelayProcess> plan_content_time(ContentCost cost, const LengthsOf& lengths_of, Settings& cluster,
+std::shared_ptr<const DelayProcess> plan_content_time(ContentCost cost, const PlanData& plan_data, Settings& cluster,
                                                       ClusterSection& result) {
   const bool measured = was_measured(cluster);
   if (cluster.faults_so_far() > 0) return nullptr;
-  const PlannedLengths planned = lengths_of(result.plan.workers, result.plan.micro_batches);
-  if (!planned.lengths) return nullptr;
-  cost.pads = planned.pads;
+  const ObjectivePlan& data = plan_data(result.plan.workers, result.plan.micro_batches);
+  if (!data.lengths) return nullptr;
+  cost.pads = data.pads;
   result.plan.content_cost = cost;
-  auto times = content_time(cost, planned.lengths);
+  auto times = content_time(cost, data.lengths);
   if (measured) result.plan.measured_micro_batch_s = times->mean_s();
   return times;
 }
@@ -378,7 +378,7 @@ Step at_least_one(Step steps) { return std::max(steps, Step{1}); }
 
 }  // namespace
 
-ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means, const LengthsOf& lengths_of) {
+ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means, const PlanData& plan_data) {
   ClusterSection result;
   const std::size_t faults = root.faults_so_far();
   Settings cluster = root.section({"cluster", "The workers, and how long a micro-batch takes."});
@@ -403,7 +403,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   std::vector<double> factors = read_worker_factors(cluster, result.plan.workers, result.workers_known);
 
   auto durations = read_base_durations(cluster, result);
-  if (cost) durations = plan_content_time(*cost, lengths_of, cluster, result);
+  if (cost) durations = plan_content_time(*cost, plan_data, cluster, result);
   if (durations) micro_batch_s = std::max(durations->mean_s(), 1e-9);
   const double slowest_s = micro_batch_s * largest(factors);
   if (slowest_s > longest_delay)

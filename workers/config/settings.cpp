@@ -157,20 +157,21 @@ void FaultList::add(const FaultList& others) {
   for (const Fault& fault : others.faults_) add(fault.place, fault.text);
 }
 
-void FaultList::add(const FaultList& others, const std::string& prefix, const std::string& name) {
+void FaultList::add(const FaultList& others, std::initializer_list<std::pair<std::string, std::string>> names) {
   const std::size_t before = faults_.size();
   for (const Fault& fault : others.faults_) {
     if (known_.contains({fault.place, what_is_wrong(fault.text)})) continue;
-    if (!fault.text.starts_with(prefix)) {
+    const auto* const name =
+        std::ranges::find_if(names, [&](const auto& one) { return fault.text.starts_with(one.first); });
+    if (name == names.end()) {
       add(fault.place, fault.text);
       continue;
     }
-    const std::string key = fmt::format(".{}", key_of(fault.text).substr(prefix.size()));
+    const std::string rest = fault.text.substr(name->first.size()), key = fmt::format(".{}", key_of(rest));
     const auto is_same = [&](const Fault& other) {
       return other.place == fault.place && key_of(other.text).ends_with(key);
     };
-    if (std::ranges::none_of(std::span(faults_).first(before), is_same))
-      add(fault.place, name + fault.text.substr(prefix.size()));
+    if (std::ranges::none_of(std::span(faults_).first(before), is_same)) add(fault.place, name->second + rest);
   }
 }
 

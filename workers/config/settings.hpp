@@ -36,9 +36,9 @@ class FaultList {
   // Adds a fault, unless the same one is listed at the same place. The whole command line counts as one place.
   void add(const SourcePlace& place, std::string text);
   void add(const FaultList& others);
-  // Adds the faults of `others`, whose keys get `name` in place of `prefix` at their beginning. Leaves out faults that
-  // are already listed, and faults of keys for which a fault is listed under another name.
-  void add(const FaultList& others, const std::string& prefix, const std::string& name);
+  // Adds the faults of `others`. Replaces the beginning of a key: the first one of a pair in `names` by the second one.
+  // Leaves out faults that are already listed, and faults of keys for which a fault is listed under another name.
+  void add(const FaultList& others, std::initializer_list<std::pair<std::string, std::string>> names);
 
   // Appends reason(text) to each fault's text.
   void explain(const std::function<std::string(const std::string& text)>& reason);
