@@ -13,12 +13,6 @@ namespace syncopate {
 
 namespace {
 
-// Returns the point at which methods are tuned for the given point: the axes in `where` take the values that it names.
-SweepPoint tuning_point(SweepPoint point, const TuneSection& tune) {
-  for (const auto& [axis, entry] : tune.fixed) point[axis] = entry;
-  return point;
-}
-
 std::vector<Patch> patches_to(const std::vector<VariedKey>& axes, const Setting& setting) {
   std::vector<Patch> patches;
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -37,18 +31,6 @@ void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& pl
   TomlNode* const evaluation = root.find("evaluation");
   if (is_held_out && evaluation && (evaluation->find("target_accuracy") || evaluation->find("target_loss")))
     evaluation->set("target_of", place, {std::string("validation"), place});
-}
-
-// Returns the document of a trial, without [recording].
-TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t method,
-                           const std::vector<VariedKey>& axes, const Setting& setting, std::uint64_t seed,
-                           const TuneSection& tune) {
-  TomlNode root = all.documents[point];
-  for (const Patch& patch : tune.trials) apply(root, patch);
-  for (const Patch& patch : patches_to(axes, setting)) apply(root, patch);
-  root.erase("recording");
-  if (tune.measure.find("to_target") != std::string::npos) aim_at_validation(root, method, tune.place);
-  return document_of_run(std::move(root), method, seed);
 }
 
 std::vector<Setting> settings_of(const std::vector<VariedKey>& axes) {
@@ -106,27 +88,44 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
 // The tuning groups of all methods at their tuning points.
 class Groups {
  public:
-  // `all` and `tune` must outlive this object.
-  Groups(const Expansion& all, const TuneSection& tune, FaultList& faults) : all_(all), tune_(tune) {
-    for (std::size_t point = 0; point < all.points.size(); ++point)
-      if (tuning_point(all.points[point], tune) == all.points[point]) {
-        for (std::size_t method = 0; method < all.methods; ++method) add(point, method, faults);
+  Groups(std::shared_ptr<const Expansion> experiment, TuneSection section, FaultList& faults)
+      : all(std::move(experiment)), tune(std::move(section)) {
+    for (std::size_t point = 0; point < all->points.size(); ++point)
+      if (tuning_point(point) == all->points[point]) {
+        for (std::size_t method = 0; method < all->methods; ++method) add(point, method, faults);
       }
   }
 
+  const std::shared_ptr<const Expansion> all;
+  const TuneSection tune;
   std::vector<TuningGroup> groups{};
   std::vector<std::size_t> points{};  // sweep point of each group
   std::vector<Definition> trained{};  // by method, at the first tuning point
 
-  std::size_t of(std::size_t point, std::size_t method) const {
-    return found_.at({tuning_point(all_.points[point], tune_), method});
+  std::size_t of(std::size_t point, std::size_t method) const { return found_.at({tuning_point(point), method}); }
+
+  // Returns the document of a trial, without [recording].
+  TomlNode document_of_trial(std::size_t point, std::size_t method, const Setting& setting, std::uint64_t seed) const {
+    TomlNode root = all->documents[point];
+    for (const Patch& patch : tune.trials) apply(root, patch);
+    for (const Patch& patch : patches_to(tune.axes[method], setting)) apply(root, patch);
+    root.erase("recording");
+    if (tune.measure.find("to_target") != std::string::npos) aim_at_validation(root, method, tune.place);
+    return document_of_run(std::move(root), method, seed);
   }
 
  private:
+  // Returns the point at which methods are tuned for the given point: the axes in `where` take the values that it names.
+  SweepPoint tuning_point(std::size_t point) const {
+    SweepPoint result = all->points[point];
+    for (const auto& [axis, entry] : tune.fixed) result[axis] = entry;
+    return result;
+  }
+
   std::vector<PointName> name_of(std::size_t point, std::size_t method) const {
-    std::vector<PointName> names = describe_point(all_.axes, all_.points[point], method);
-    for (const auto& [axis, entry] : tune_.fixed)
-      for (const SweepEntry::Name& fixed : all_.axes[axis].entries[entry].names) std::erase(names, fixed.name);
+    std::vector<PointName> names = describe_point(all->axes, all->points[point], method);
+    for (const auto& [axis, entry] : tune.fixed)
+      for (const SweepEntry::Name& fixed : all->axes[axis].entries[entry].names) std::erase(names, fixed.name);
     return names;
   }
 
@@ -134,21 +133,20 @@ class Groups {
   std::optional<std::string> fingerprint(std::size_t point, std::size_t method, const Setting& setting,
                                          FaultList& faults) {
     const Reading one =
-        read_document(document_of_trial(all_, point, method, tune_.axes[method], setting, tune_.seeds.front(), tune_),
-                      all_.file, all_.options);
+        read_document(document_of_trial(point, method, setting, tune.seeds.front()), all->file, all->options);
     faults.add(one.faults);
     if (!one.faults.empty()) return {};
-    if (groups.size() < all_.methods && trained.size() <= groups.size())
+    if (groups.size() < all->methods && trained.size() <= groups.size())
       trained.push_back(one.definition.of(one.definition.methods.front()));
     return fmt::format("{} {}", method, fingerprint_of(one));
   }
 
   // Adds a group, or shares that of an earlier point with equal trials, because the sweep does not affect the method.
   void add(std::size_t point, std::size_t method, FaultList& faults) {
-    const std::vector<Setting> settings = settings_of(tune_.axes[method]);
+    const std::vector<Setting> settings = settings_of(tune.axes[method]);
     const std::optional<std::string> first = fingerprint(point, method, settings.front(), faults);
     if (const auto known = first ? fingerprints_.find(*first) : fingerprints_.end(); known != fingerprints_.end()) {
-      found_[{all_.points[point], method}] = known->second;
+      found_[{all->points[point], method}] = known->second;
       std::vector<PointName> name = name_of(point, method);
       return keep_what_is_equal(groups[known->second].point, name);
     }
@@ -160,20 +158,18 @@ class Groups {
     for (std::size_t i = 1; i < settings.size(); ++i) {
       const std::optional<std::string> next = fingerprint(point, method, settings[i], faults);
       if (next && !fingerprints.insert(*next).second)
-        faults.add(tune_.place, fmt::format("tune; two settings of \"{}\" make the same run: each value must be listed "
-                                            "once, and must affect the method",
-                                            tune_.methods[method]));
+        faults.add(tune.place, fmt::format("tune; two settings of \"{}\" make the same run: each value must be listed "
+                                           "once, and must affect the method",
+                                           tune.methods[method]));
     }
-    found_[{all_.points[point], method}] = groups.size();
+    found_[{all->points[point], method}] = groups.size();
     groups.push_back({.method_index = method,
-                      .method = tune_.methods[method],
+                      .method = tune.methods[method],
                       .point = name_of(point, method),
-                      .axes = tune_.axes[method]});
+                      .axes = tune.axes[method]});
     points.push_back(point);
   }
 
-  const Expansion& all_;
-  const TuneSection& tune_;
   std::map<std::pair<SweepPoint, std::size_t>, std::size_t> found_;  // group by tuning point and method
   std::map<std::string, std::size_t> fingerprints_;  // group by the fingerprint of the group's first trial
 };
@@ -392,8 +388,7 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
                                               std::span<const Run> runs, std::span<const std::size_t> points,
                                               FaultList& faults) {
   FaultList found;
-  auto kept = std::make_shared<const TuneSection>(tune);
-  const auto groups = std::make_shared<Groups>(*all, *kept, found);
+  const auto groups = std::make_shared<const Groups>(all, tune, found);
   TuningPlan plan{.seeds = tune.seeds,
                   .measure = found.empty() ? measure_of_tuning(tune, groups->trained, found) : "",
                   .extensions = tune.extensions};
@@ -404,10 +399,10 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
   plan.groups = groups->groups;
   for (std::size_t i = 0; i < runs.size(); ++i)
     plan.group_of_run.emplace(runs[i].hash, groups->of(points[i], runs[i].method_index));
-  plan.trial = [all, kept, groups](std::size_t group, const Setting& setting, std::uint64_t seed) {
+  plan.trial = [all, groups](std::size_t group, const Setting& setting, std::uint64_t seed) {
     const TuningGroup& of = groups->groups[group];
-    Run run = plan_run(document_of_trial(*all, groups->points[group], of.method_index, of.axes, setting, seed, *kept),
-                       all->file, all->options);
+    Run run = plan_run(groups->document_of_trial(groups->points[group], of.method_index, setting, seed), all->file,
+                       all->options);
     run.is_trial = true;
     run.method_index = of.method_index;
     run.sweep = of.point;
@@ -415,7 +410,7 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
       run.sweep.emplace_back(of.axes[i].key, label_of(of.axes[i], setting[i]));
     return run;
   };
-  plan.runs = [all, kept, groups](const std::map<std::size_t, Setting>& settings) {
+  plan.runs = [all, groups](const std::map<std::size_t, Setting>& settings) {
     const auto tuned = [&](std::size_t point, std::size_t method) -> std::optional<std::vector<Patch>> {
       const std::size_t group = groups->of(point, method);
       const auto setting = settings.find(group);
