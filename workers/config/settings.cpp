@@ -112,11 +112,6 @@ std::string integer_text(const Stated<std::int64_t>& low, const Stated<std::int6
   return low.value > limits::min() ? fmt::format("an integer of at least {}", shown(low)) : "an integer";
 }
 
-template <typename Value>
-std::optional<Value> value_of(const std::optional<Stated<Value>>& stated) {
-  return stated ? std::optional(stated->value) : std::nullopt;
-}
-
 // A value that replaces a missing or wrong one, so that reading can continue: the lower bound if possible.
 double stand_in(const Range& range) {
   if (std::isinf(range.low)) return contains(range, 0) || std::isinf(range.high) ? 0 : range.high;
@@ -124,14 +119,19 @@ double stand_in(const Range& range) {
   return std::isinf(range.high) ? range.low + 1 : (range.low + range.high) / 2;
 }
 
-std::optional<double> as_number(const TomlNode& node, const Range& range) {
-  const std::optional<double> value = number_in(&node);
-  return value && contains(range, *value) ? value : std::nullopt;
+// These functions convert a node to a value of the given range; to nullopt if it is no such value.
+auto as_number(const Range& range) {
+  return [range](const TomlNode& node) {
+    const std::optional<double> value = number_in(&node);
+    return value && contains(range, *value) ? value : std::nullopt;
+  };
 }
 
-std::optional<std::int64_t> as_integer(const TomlNode& node, std::int64_t low, std::int64_t high) {
-  const auto* value = std::get_if<std::int64_t>(&node.value);
-  return value && *value >= low && *value <= high ? std::optional(*value) : std::nullopt;
+auto as_integer(std::int64_t low, std::int64_t high) {
+  return [low, high](const TomlNode& node) {
+    const auto* value = std::get_if<std::int64_t>(&node.value);
+    return value && *value >= low && *value <= high ? std::optional(*value) : std::nullopt;
+  };
 }
 
 template <typename Value>
@@ -343,37 +343,40 @@ struct Settings::Node {
   }
 
   // Returns and records the written value if it is valid, otherwise the fallback or, without a fallback, the stand-in.
-  // Reports a fault if the written value is invalid or a required key is missing.
+  // Reports a fault if the written value is invalid or a required key is missing. `takes` describes valid values in the
+  // reference, and `must_be` in messages.
   template <typename Value, typename Convert>
-  Value read(std::string_view key, const Convert& convert, const std::optional<Value>& fallback, Value stand_in,
-             const std::string& must_be) {
+  Value read(const Key& key, const std::string& takes, const Convert& convert,
+             const std::optional<Stated<Value>>& fallback, Value stand_in, const std::string& must_be) {
+    describe(key, takes, shown(fallback), !fallback);
     std::optional<Value> value;
-    const TomlNode* found = find(key);
-    if (found && fallback && has_read_table(key)) found = nullptr;
+    const TomlNode* found = find(key.name);
+    if (found && fallback && has_read_table(key.name)) found = nullptr;
     if (found) value = convert(*found);
-    if (!value && (found || !fallback)) report_wrong(key, must_be);
-    Value taken = value.value_or(fallback.value_or(std::move(stand_in)));
-    record(key, taken);
-    return taken;
+    if (!value && (found || !fallback)) report_wrong(key.name, must_be);
+    if (!value) value = fallback ? fallback->value : std::move(stand_in);
+    record(key.name, *value);
+    return *value;
   }
 
   // Like read(), for a list; each wrong element is reported at its own place.
   template <typename Value, typename Convert>
-  std::vector<Value> read_list(std::string_view key, const Convert& convert,
-                               const std::optional<std::vector<Value>>& fallback, const std::string& element) {
+  std::vector<Value> read_list(const Key& key, const std::string& takes, const Convert& convert,
+                               const std::optional<std::vector<Value>>& fallback, const std::string& must_be) {
+    describe(key, "a list, each element " + takes, shown(fallback), !fallback);
     std::vector<Value> taken = fallback.value_or(std::vector<Value>{});
-    const TomlNode* found = find(key);
+    const TomlNode* found = find(key.name);
     if (found && found->is_array()) {
       taken.clear();
       for (const TomlNode& one : found->array()) {
         const std::optional<Value> value = convert(one);
-        if (!value) report_at(one, key, "each element must be " + element);
+        if (!value) report_at(one, key.name, "each element must be " + must_be);
         if (value) taken.push_back(*value);
       }
     } else if (found || !fallback) {
-      report_wrong(key, "a list [...], each element " + element);
+      report_wrong(key.name, "a list [...], each element " + must_be);
     }
-    record(key, array_of(taken));
+    record(key.name, array_of(taken));
     return taken;
   }
 
@@ -410,18 +413,14 @@ struct Settings::Node {
 };
 
 double Settings::number(const Key& key, Range range, const std::optional<Stated<double>>& fallback) {
-  node_->describe(key, range_text(range), shown(fallback), !fallback);
-  return node_->read<double>(
-      key.name, [&](const TomlNode& node) { return as_number(node, range); }, value_of(fallback), stand_in(range),
-      range_text(range));
+  const std::string takes = range_text(range);
+  return node_->read<double>(key, takes, as_number(range), fallback, stand_in(range), takes);
 }
 
 std::int64_t Settings::integer(const Key& key, const Stated<std::int64_t>& low, const Stated<std::int64_t>& high,
                                const std::optional<Stated<std::int64_t>>& fallback) {
-  node_->describe(key, integer_text(low, high), shown(fallback), !fallback);
-  return node_->read<std::int64_t>(
-      key.name, [&](const TomlNode& node) { return as_integer(node, low.value, high.value); }, value_of(fallback),
-      low.value, integer_text(low.value, high.value));
+  return node_->read<std::int64_t>(key, integer_text(low, high), as_integer(low.value, high.value), fallback, low.value,
+                                   integer_text(low.value, high.value));
 }
 
 std::optional<double> Settings::optional_number(const Key& key, Range range) {
@@ -436,9 +435,7 @@ std::optional<std::int64_t> Settings::optional_integer(const Key& key, const Sta
 }
 
 bool Settings::flag(const Key& key, std::optional<bool> fallback) {
-  node_->describe(key, "true or false", fallback ? std::optional(*fallback ? "true" : "false") : std::nullopt,
-                  !fallback);
-  return node_->read<bool>(key.name, as<bool>, fallback, false, "true or false");
+  return node_->read<bool>(key, "true or false", as<bool>, fallback, false, "true or false");
 }
 
 std::optional<bool> Settings::optional_flag(const Key& key) {
@@ -447,8 +444,7 @@ std::optional<bool> Settings::optional_flag(const Key& key) {
 }
 
 std::string Settings::text(const Key& key, const std::optional<Stated<std::string>>& fallback) {
-  node_->describe(key, "a string", shown(fallback), !fallback);
-  return node_->read<std::string>(key.name, as<std::string>, value_of(fallback), "", "a string");
+  return node_->read<std::string>(key, "a string", as<std::string>, fallback, "", "a string");
 }
 
 std::optional<std::size_t> Settings::place_of_word(const Key& key, std::span<const Alternative> words,
@@ -480,23 +476,18 @@ std::optional<std::size_t> Settings::place_of_word(const Key& key, std::span<con
 }
 
 std::vector<double> Settings::numbers(const Key& key, Range range, const std::optional<std::vector<double>>& fallback) {
-  node_->describe(key, "a list, each element " + range_text(range), shown(fallback), !fallback);
-  return node_->read_list<double>(
-      key.name, [&](const TomlNode& node) { return as_number(node, range); }, fallback, range_text(range));
+  return node_->read_list<double>(key, range_text(range), as_number(range), fallback, range_text(range));
 }
 
 std::vector<std::int64_t> Settings::integers(const Key& key, const Stated<std::int64_t>& low,
                                              const Stated<std::int64_t>& high,
                                              const std::optional<std::vector<std::int64_t>>& fallback) {
-  node_->describe(key, "a list, each element " + integer_text(low, high), shown(fallback), !fallback);
-  return node_->read_list<std::int64_t>(
-      key.name, [&](const TomlNode& node) { return as_integer(node, low.value, high.value); }, fallback,
-      integer_text(low.value, high.value));
+  return node_->read_list<std::int64_t>(key, integer_text(low, high), as_integer(low.value, high.value), fallback,
+                                        integer_text(low.value, high.value));
 }
 
 std::vector<std::string> Settings::texts(const Key& key, const std::optional<std::vector<std::string>>& fallback) {
-  node_->describe(key, "a list, each element a string", shown(fallback), !fallback);
-  return node_->read_list<std::string>(key.name, as<std::string>, fallback, "a string");
+  return node_->read_list<std::string>(key, "a string", as<std::string>, fallback, "a string");
 }
 
 std::vector<std::string> Settings::keys() const {
