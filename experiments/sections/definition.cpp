@@ -240,17 +240,6 @@ bool is_number(const std::string& part) {
   return !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Returns the key of a fault that reads "<key> is missing; ..."; nullopt for other faults.
-std::optional<Path> missing_key(const std::string& fault) {
-  const std::size_t end = fault.find(" is missing; ");
-  if (end == std::string::npos) return {};
-  try {
-    return split_key(std::string_view(fault).substr(0, end));
-  } catch (const KeyPathFault&) {  // the text before " is missing" is no key
-    return {};
-  }
-}
-
 // Returns the path without indices, as in descriptions of keys: "methods.1.algorithm" becomes "methods.algorithm".
 std::string described(const Path& path) {
   std::string name;
@@ -300,6 +289,8 @@ std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
   return std::string(text_in(found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"})));
 }
 
+// Returns the values of other keys that require the missing key, for the end of the message that it is missing. For
+// example, `training.model = "none"` requires training.parameters. `resolved`: the faulty document as resolved.
 std::string what_asks(const Path& missing, const TomlNode& resolved) {
   const std::string name = described(missing), algorithm = algorithm_of(missing, resolved);
   const std::map<std::string, std::string> fixed = {{"methods.algorithm", algorithm.empty() ? "sync-sgd" : algorithm}};
@@ -319,15 +310,6 @@ std::string what_asks(const Path& missing, const TomlNode& resolved) {
     }
   }
   return {};
-}
-
-// Adds to each message about a missing key the value of another key that requires it: `training.model = "none"`, for
-// example, requires training.parameters. `resolved`: the faulty document as resolved.
-void say_what_asks(FaultList& faults, const TomlNode& resolved) {
-  faults.explain([&](const std::string& fault) {
-    const auto missing = missing_key(fault);
-    return missing ? what_asks(*missing, resolved) : "";
-  });
 }
 
 Definition read_definition(Settings& root, const DefinitionOptions& options) {
@@ -402,7 +384,7 @@ Reading read_tables(TomlNode written, const DefinitionOptions& options) {
   Reading result{read_definition(root, options)};
   result.faults = document.check();
   result.resolved = document.resolved();
-  say_what_asks(result.faults, result.resolved);
+  result.faults.explain_missing([&](const Path& key) { return what_asks(key, result.resolved); });
   result.known_keys = document.known_keys();
   return result;
 }
@@ -734,11 +716,9 @@ Run plan_run(TomlNode document, const std::string& file, const LoadOptions& opti
 }
 
 void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::initializer_list<const TomlNode*> before) {
-  faults.explain([&](const std::string& fault) -> std::string {
-    const auto missing = missing_key(fault);
-    if (!missing) return {};
+  faults.explain_missing([&](const Path& missing) -> std::string {
     for (const TomlNode* const earlier : before)
-      if (std::string found = what_was_replaced(*missing, document, *earlier); !found.empty()) return found;
+      if (std::string found = what_was_replaced(missing, document, *earlier); !found.empty()) return found;
     return {};
   });
 }

@@ -48,13 +48,14 @@ namespace {
 
 using Answers = std::map<std::string, std::string>;
 
+constexpr std::string_view missing = " is missing; ";  // follows a key that is required
+
 // The key at the beginning of a fault's text.
 std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
 
 // The part of a fault's text by which equal faults are recognised. Leaves out the value of an unknown key, which may
 // differ in every run of a sweep, and the reason why a missing key is required.
 std::string what_is_wrong(const std::string& text) {
-  constexpr std::string_view missing = " is missing; ";
   if (const std::size_t end = text.find(missing); end != text.npos) return text.substr(0, end + missing.size());
   const std::size_t unknown = text.find("; unknown key"), value = text.find(" = ");
   return unknown == text.npos || value > unknown ? text : text.substr(0, value) + text.substr(unknown);
@@ -175,8 +176,15 @@ void FaultList::add(const FaultList& others, std::initializer_list<std::pair<std
   }
 }
 
-void FaultList::explain(const std::function<std::string(const std::string&)>& reason) {
-  for (Fault& fault : faults_) fault.text += reason(fault.text);
+void FaultList::explain_missing(const std::function<std::string(const std::vector<std::string>& key)>& reason) {
+  for (Fault& fault : faults_) {
+    const std::size_t end = fault.text.find(missing);
+    if (end == fault.text.npos) continue;
+    try {
+      fault.text += reason(split_key(fault.text.substr(0, end)));
+    } catch (const KeyPathFault&) {  // the text before " is missing" is no key
+    }
+  }
 }
 
 std::string FaultList::report() const {

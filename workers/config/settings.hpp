@@ -40,8 +40,8 @@ class FaultList {
   // Leaves out faults that are already listed, and faults of keys for which a fault is listed under another name.
   void add(const FaultList& others, std::initializer_list<std::pair<std::string, std::string>> names);
 
-  // Appends reason(text) to each fault's text.
-  void explain(const std::function<std::string(const std::string& text)>& reason);
+  // Appends reason(key) to each fault that reads "<key> is missing; ...". `key`: the parts of the key.
+  void explain_missing(const std::function<std::string(const std::vector<std::string>& key)>& reason);
 
   bool empty() const { return faults_.empty(); }
   std::size_t size() const { return faults_.size(); }
