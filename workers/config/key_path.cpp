@@ -13,40 +13,23 @@ namespace {
 
 constexpr std::array<std::string_view, 3> naming_keys = {"label", "algorithm", "kind"};
 
-std::vector<std::string> element_names(const TomlNode::Array& elements) {
+// The names by which elements can be given, without duplicates.
+std::vector<std::string> names_of(const TomlNode::Array& elements) {
   std::vector<std::string> names;
   for (const TomlNode& element : elements)
-    for (const std::string_view key : naming_keys)
-      if (const std::string_view name = text_in(element.find(key)); !name.empty()) names.emplace_back(name);
-  return names;
-}
-
-// The name of each element, without duplicates: its label, or else its algorithm, or else its kind.
-std::vector<std::string> names_to_show(const TomlNode::Array& elements) {
-  std::vector<std::string> names;
-  for (const TomlNode& element : elements) {
-    std::string_view name;
-    for (const std::string_view key : naming_keys)
-      if (name.empty()) name = text_in(element.find(key));
-    if (!name.empty() && std::ranges::find(names, name) == names.end()) names.emplace_back(name);
-  }
+    for (const std::string_view key : naming_keys) {
+      const std::string_view name = text_in(element.find(key));
+      if (!name.empty() && std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+    }
   return names;
 }
 
 std::string no_such_element(const TomlNode::Array& elements, const std::string& part) {
   if (elements.empty()) return fmt::format("\"{}\" does not exist, because the list is empty", part);
-  constexpr std::size_t most = 12;
-  const std::vector<std::string> names = names_to_show(elements);
-  const std::size_t shown = std::min(names.size(), most);
-  const NamesToChoose choice = names_to_choose(part, names);
-  if (!choice.before.empty())
-    return fmt::format("{}\"{}\" must be one of {}, or a number from 0 to {}", choice.before, part, choice.list,
-                       elements.size() - 1);
-  std::string known = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
-  if (names.size() > shown) known += fmt::format(" and {} more", names.size() - shown);
-  if (!known.empty()) known = fmt::format("one of {}, or ", known);
+  const NamesToChoose choice = names_to_choose(part, names_of(elements));
+  const std::string names = choice.list.empty() ? "" : fmt::format("one of {}, or ", choice.list);
   const std::string numbers = elements.size() == 1 ? "0" : fmt::format("a number from 0 to {}", elements.size() - 1);
-  return fmt::format("\"{}\" must be {}{}{}", part, known, numbers, suggestion(part, element_names(elements)));
+  return fmt::format("{}\"{}\" must be {}{}{}", choice.before, part, names, numbers, choice.after);
 }
 
 std::optional<std::size_t> as_index(const std::string& part) {
