@@ -449,10 +449,7 @@ Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const To
   const Step end = phase.first_step + *common_phase->definition.steps.steps;
   how.after_common_phase = end;
   Reading reading = read_tables(written, how);
-  const auto steps_of = [](const ObjectivePlan& objective) {
-    return DataSteps{objective.samples_per_micro_batch, objective.steps_per_epoch};
-  };
-  how.after_common_phase = in_steps_of(steps_of(reading.definition.training.objective), end, steps_of(phase.objective));
+  how.after_common_phase = in_steps_of(reading.definition.training.objective, end, phase.objective);
   return *how.after_common_phase == end ? std::move(reading) : read_tables(written, how);
 }
 
@@ -758,7 +755,7 @@ std::string why_not_measured(const std::string& measure, const Definition& defin
   return "";
 }
 
-Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own) {
+Step in_steps_of(const ObjectivePlan& other, Step done, const ObjectivePlan& own) {
   if (own.steps_per_epoch == 0 || other.steps_per_epoch == 0) return done;
   const std::int64_t epochs = done.value() / own.steps_per_epoch, steps = done.value() % own.steps_per_epoch;
   const std::int64_t size = other.samples_per_micro_batch;

@@ -254,15 +254,9 @@ const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std:
 // may have it.
 std::string why_not_measured(const std::string& measure, const Definition& definition);
 
-// How much data a step of a training consumes, for trainings with equally many workers and micro-batches per step.
-struct DataSteps {
-  std::int64_t samples_per_micro_batch = 1;
-  std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
-};
-
-// Returns the step at which the training `other` continues after `done` steps of the training `own`. Whole epochs stay
-// whole. Within an epoch, the result is the first step that repeats no sample, or else the first step of the next
-// epoch. Without epochs, returns `done`.
-Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own);
+// Returns the step at which the training `other` continues after `done` steps of the training `own`. Both have equally
+// many workers and micro-batches per step. Whole epochs stay whole. Within an epoch, the result is the first step that
+// repeats no sample, or else the first step of the next epoch. Without epochs, returns `done`.
+Step in_steps_of(const ObjectivePlan& other, Step done, const ObjectivePlan& own);
 
 }  // namespace syncopate

@@ -210,13 +210,12 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
                                                                .documents = std::move(documents),
                                                                .methods = first.methods.size(),
                                                                .seeds = first.seeds});
-  ExpandedRuns expanded = runs_of(*all);
-  experiment.runs = std::move(expanded.runs);
+  experiment.runs = runs_of(*all);
   check_axes(axes, experiment.runs);
   for (const Run& run : experiment.runs) experiment.hashes.push_back(run.hash);
   std::vector<std::string> meant = experiment.hashes;
   if (tune) {
-    experiment.tuning = plan_tuning(all, *tune, experiment.runs, expanded.points, faults);
+    experiment.tuning = plan_tuning(all, *tune, experiment.runs, faults);
     meant.push_back(inline_toml(*root.find("tune")));
   }
   experiment.digest = digest_of_hashes(meant);

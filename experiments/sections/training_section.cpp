@@ -485,9 +485,7 @@ std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePla
 // Returns the table of [training] with this name. `read` resolves it from `keys`, so it contains all defaults.
 template <typename Read>
 TomlNode resolved_with(std::string_view table, TomlNode keys, const Read& read) {
-  TomlNode training;
-  training.set(std::string(table), {}, std::move(keys));
-  SettingsDocument document(std::move(training));
+  SettingsDocument document({TomlNode::Table{{std::string(table), {}, std::move(keys)}}, {}});
   Settings root = document.root();
   read(root);
   return *document.resolved().find(table);
@@ -657,7 +655,7 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
         tables, of_phase->place,
         joins ? with_keys_of(*of_file, *of_phase, fmt::format("training.common.{}", tables), faults) : *of_phase);
   }
-  TomlNode method, recording;
+  TomlNode method;
   if (const TomlNode* of_phase = common.find("method")) method = *of_phase;
   method.set("label", {}, text(common_phase_label));
   if (!method.find("algorithm")) method.set("algorithm", {}, text("sync-sgd"));
@@ -666,8 +664,7 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
   document.set("training", common.place, with_keys_of(std::move(training), own, "training.common", faults));
   document.set("budget", common.place, std::move(budget));
   document.set("methods", {}, {TomlNode::Array{std::move(method)}, {}});
-  recording.set("parameters", {}, {true, {}});
-  document.set("recording", {}, std::move(recording));
+  document.set("recording", {}, {TomlNode::Table{{"parameters", {}, {true, {}}}}, {}});
   return without_keys_of_file(std::move(document));
 }
 

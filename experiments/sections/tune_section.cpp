@@ -385,8 +385,7 @@ std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepA
 }
 
 std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
-                                              std::span<const Run> runs, std::span<const std::size_t> points,
-                                              FaultList& faults) {
+                                              std::span<const Run> runs, FaultList& faults) {
   FaultList found;
   const auto groups = std::make_shared<const Groups>(all, tune, found);
   TuningPlan plan{.seeds = tune.seeds,
@@ -397,8 +396,7 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
   for (const auto& [axis, entry] : tune.fixed)
     for (const SweepEntry::Name& name : all->axes[axis].entries[entry].names) plan.where.push_back(name.name);
   plan.groups = groups->groups;
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    plan.group_of_run.emplace(runs[i].hash, groups->of(points[i], runs[i].method_index));
+  for (const Run& run : runs) plan.group_of_run.emplace(run.hash, groups->of(run.point_index, run.method_index));
   plan.trial = [all, groups](std::size_t group, const Setting& setting, std::uint64_t seed) {
     const TuningGroup& of = groups->groups[group];
     Run run = plan_run(groups->document_of_trial(groups->points[group], of.method_index, setting, seed), all->file,
@@ -417,7 +415,7 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
       if (setting == settings.end()) return {};
       return patches_to(groups->groups[group].axes, setting->second);
     };
-    return runs_of(*all, tuned).runs;
+    return runs_of(*all, tuned);
   };
   return std::make_shared<const TuningPlan>(std::move(plan));
 }

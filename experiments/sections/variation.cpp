@@ -617,9 +617,8 @@ void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointNa
   std::erase_if(sweep, [&other](const auto& swept) { return std::ranges::find(other, swept) == other.end(); });
 }
 
-ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned) {
+std::vector<Run> runs_of(const Expansion& all, const Tuned& tuned) {
   std::vector<Run> runs;
-  std::vector<std::size_t> points;
   std::map<std::string, std::size_t> places;  // indices in `runs`, by fingerprint and method
   for (std::size_t point = 0; point < all.points.size(); ++point)
     for (std::size_t method = 0; method < all.methods; ++method) {
@@ -635,7 +634,6 @@ ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned) {
         const auto [known, is_new] = places.emplace(fmt::format("{} {}", run.fingerprint, run.method), runs.size());
         if (is_new) {
           runs.push_back(std::move(run));
-          points.push_back(point);
           continue;
         }
         Run& earlier = runs[known->second];
@@ -647,7 +645,7 @@ ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned) {
                           all.axes.front().place.text(), text_of(earlier.sweep), text_of(run.sweep), run.method));
       }
     }
-  return {std::move(runs), std::move(points)};
+  return runs;
 }
 
 std::string solved_note(const TomlNode& method) {
@@ -668,11 +666,11 @@ TomlNode with_numbers_as_asked(TomlNode document) {
   if (!methods || !methods->is_array_of_tables()) return document;
   for (TomlNode& method : methods->array()) {
     TomlNode* period = method.find("period");
-    const TomlNode* told = period ? period->find(solved_for) : nullptr;
-    if (!told) continue;
+    const TomlNode* solved = period ? period->find(solved_for) : nullptr;
+    if (!solved) continue;
     TomlNode asked;
     for (const char* const key : {"share", "rounds"})
-      if (const TomlNode* value = told->find(key); value && asked.table().empty()) asked.set(key, {}, *value);
+      if (const TomlNode* value = solved->find(key); value && asked.table().empty()) asked.set(key, {}, *value);
     if (asked.table().empty()) continue;
     period->set(solved_key(*period), {}, std::move(asked));
     period->erase(solved_for);

@@ -131,15 +131,10 @@ struct Expansion {
 // Returns the tuned values of a method at a point. Without tuned values (nullopt) the method's runs there are skipped.
 using Tuned = std::function<std::optional<std::vector<Patch>>(std::size_t point, std::size_t method)>;
 
-struct ExpandedRuns {
-  std::vector<Run> runs;
-  std::vector<std::size_t> points;  // by run: the first point with this run
-};
-
 // Returns the runs, ordered by point, method and seed. Leaves out runs that equal a run of an earlier point because the
 // swept key does not affect the method. Throws ConfigurationFault if a run cannot be read, or if different values of a
 // swept key that affects the method make the same run.
-ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned = {});
+std::vector<Run> runs_of(const Expansion& all, const Tuned& tuned = {});
 
 // Removes from `sweep` the keys whose values differ in `other`. Both belong to points that make the same run, so the
 // run does not depend on these keys.
@@ -191,11 +186,10 @@ void describe_tune(Settings& root);
 // Returns the number of trials at all values of the axes outside `where`, before grids grow.
 std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes);
 
-// Returns the plan of all trials. `points`: by run, the first point with this run. Returns null after faults: settings
-// that cannot be read or make the same run, and a measure that does not exist or cannot be used. (The test set must not
-// judge settings. A measure may also need a model or a validation split that the file does not have.)
+// Returns the plan of all trials. `runs`: those of the expansion. Returns null after faults: settings that cannot be read
+// or make the same run, and a measure that does not exist or cannot be used. (The test set must not judge settings. A
+// measure may also need a model or a validation split that the file does not have.)
 std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
-                                              std::span<const Run> runs, std::span<const std::size_t> points,
-                                              FaultList& faults);
+                                              std::span<const Run> runs, FaultList& faults);
 
 }  // namespace syncopate

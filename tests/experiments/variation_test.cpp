@@ -976,22 +976,31 @@ TEST_F(OwnTraining, IsPredictedWithItsOwnSteps) {
   for (const auto& method : predicted) EXPECT_TRUE(method.simulated);
 }
 
+ObjectivePlan data(std::int64_t samples_per_micro_batch, std::int64_t steps_per_epoch) {
+  ObjectivePlan plan;
+  plan.samples_per_micro_batch = samples_per_micro_batch;
+  plan.steps_per_epoch = steps_per_epoch;
+  return plan;
+}
+
 TEST(DataPosition, WholeEpochsAreWholeEpochs) {
-  EXPECT_EQ(in_steps_of({8, 64}, 32, {16, 32}), Step{64});
-  EXPECT_EQ(in_steps_of({16, 32}, 192, {8, 64}), Step{96});
-  EXPECT_EQ(in_steps_of({7, 14}, 30, {10, 10}), Step{42}) << "also where an epoch drops other samples at its end";
+  EXPECT_EQ(in_steps_of(data(8, 64), 32, data(16, 32)), Step{64});
+  EXPECT_EQ(in_steps_of(data(16, 32), 192, data(8, 64)), Step{96});
+  EXPECT_EQ(in_steps_of(data(7, 14), 30, data(10, 10)), Step{42})
+      << "also where an epoch drops other samples at its end";
 }
 
 TEST(DataPosition, WithinAnEpochNoSampleIsMetAgain) {
-  EXPECT_EQ(in_steps_of({8, 64}, 37, {16, 32}), Step{74});
-  EXPECT_EQ(in_steps_of({16, 32}, 3, {8, 64}), Step{2}) << "24 samples are one step and a half";
-  EXPECT_EQ(in_steps_of({50, 2}, 9, {10, 10}), Step{2});
-  EXPECT_EQ(in_steps_of({60, 1}, 9, {10, 10}), Step{1}) << "the next epoch: 90 samples are more than one of its steps";
+  EXPECT_EQ(in_steps_of(data(8, 64), 37, data(16, 32)), Step{74});
+  EXPECT_EQ(in_steps_of(data(16, 32), 3, data(8, 64)), Step{2}) << "24 samples are one step and a half";
+  EXPECT_EQ(in_steps_of(data(50, 2), 9, data(10, 10)), Step{2});
+  EXPECT_EQ(in_steps_of(data(60, 1), 9, data(10, 10)), Step{1})
+      << "the next epoch: 90 samples are more than one of its steps";
 }
 
 TEST(DataPosition, IsTheSameForTheSameBatchAndWithoutEpochs) {
-  EXPECT_EQ(in_steps_of({8, 64}, 37, {8, 64}), Step{37});
-  EXPECT_EQ(in_steps_of({8, 0}, 37, {16, 0}), Step{37});
+  EXPECT_EQ(in_steps_of(data(8, 64), 37, data(8, 64)), Step{37});
+  EXPECT_EQ(in_steps_of(data(8, 0), 37, data(16, 0)), Step{37});
 }
 
 }  // namespace

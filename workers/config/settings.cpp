@@ -635,7 +635,7 @@ struct Fork {
 // One reading of an empty document: its answers (except the fixed ones), the questions it asked, and the keys it read.
 struct Reading {
   std::size_t parent = 0;  // index of the reading from which this one differs by one more answer
-  Answers told;
+  Answers answers;
   std::vector<Exploration::Question> asked;
   std::vector<bool> keys{};   // by index in descriptions_; a shorter vector has none of the later keys
   std::vector<Fork> forks{};  // those whose usual word leads to this reading
@@ -675,14 +675,14 @@ class Readings {
   }
 
  private:
-  std::size_t add(std::size_t parent, Answers told) {
+  std::size_t add(std::size_t parent, Answers answers) {
     Answers given = fixed_;
-    given.insert(told.begin(), told.end());
+    given.insert(answers.begin(), answers.end());
     Exploration exploration(std::move(given));
     SettingsDocument document(exploration);
     Settings root = document.root();
     read_(root);
-    Reading& reading = readings_.emplace_back(Reading{parent, std::move(told), exploration.asked()});
+    Reading& reading = readings_.emplace_back(Reading{parent, std::move(answers), exploration.asked()});
     for (KeyDescription& key : document.descriptions()) {
       const std::size_t place = place_of(std::move(key));
       if (place >= reading.keys.size()) reading.keys.resize(place + 1);
@@ -708,9 +708,9 @@ class Readings {
       if (!is_new || fixed_.contains(question.key)) continue;
       Fork fork{question, {}};
       for (std::size_t word = 0; word < question.words.size(); ++word) {
-        Answers told = readings_[index].told;
-        told[question.key] = question.words[word];
-        fork.readings.push_back(word == question.usual ? index : add(index, std::move(told)));
+        Answers answers = readings_[index].answers;
+        answers[question.key] = question.words[word];
+        fork.readings.push_back(word == question.usual ? index : add(index, std::move(answers)));
       }
       readings_[index].forks.push_back(std::move(fork));
     }
@@ -725,7 +725,7 @@ class Readings {
       const bool is_first = readings_[i].has(key) && (i == 0 || !readings_[readings_[i].parent].has(key));
       if (!is_first) continue;
       Way way;
-      for (const auto& [question, word] : readings_[i].told) way[question].insert(word);
+      for (const auto& [question, word] : readings_[i].answers) way[question].insert(word);
       for (const Fork& fork : readings_[i].forks) narrow(way, fork, [&](const Reading& one) { return one.has(key); });
       narrow_to_askers(way, i);
       (way.erase(descriptions_[key].path + "?") > 0 ? where_written : always).push_back(std::move(way));
@@ -752,14 +752,14 @@ class Readings {
     if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
   }
 
-  // A Way lists words for keys. Each key is one that the parent reading asked for. A reading that differs from the
-  // parent in one word may not need that key; the Way then keeps only the words whose readings ask for it. Questions
-  // whether a key is written are ignored: a reader that has found one key may skip the question for others.
+  // A reading differs from its parent by its answer to one of the parent's questions. Restricts the Way to the words of
+  // the parent's other questions with which the program still asks that question. Ignores questions whether a key is
+  // written, because a program that has found one key may not ask for others.
   void narrow_to_askers(Way& way, std::size_t reading) const {
     for (; reading != 0; reading = readings_[reading].parent) {
       const Reading& parent = readings_[readings_[reading].parent];
       for (const Exploration::Question& question : parent.asked) {
-        if (parent.told.contains(question.key) || !readings_[reading].told.contains(question.key)) continue;
+        if (parent.answers.contains(question.key) || !readings_[reading].answers.contains(question.key)) continue;
         for (const Fork& fork : parent.forks)
           if (!fork.question.key.ends_with('?'))
             narrow(way, fork, [&](const Reading& one) { return one.asks(question); });
