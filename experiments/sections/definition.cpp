@@ -8,7 +8,6 @@
 #include <limits>
 #include <mutex>
 #include <set>
-#include <variant>
 
 #include "algorithms/registry.hpp"
 #include "experiments/sections/experiment.hpp"

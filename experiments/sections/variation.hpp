@@ -61,7 +61,8 @@ using PointName = std::pair<std::string, std::string>;
 // The names of the values of each swept key, and of the variants.
 using SweptNames = std::map<std::string, std::set<std::string>>;
 
-// Returns why a file with these swept keys has no such key or, with a `value`, no such value of it; empty if it has.
+// Returns why a file with these swept keys does not sweep the key or, with a `value`, this value of the key. Empty if the
+// file does.
 std::string why_not_swept(const SweptNames& swept, const std::string& key, const std::optional<std::string>& value);
 
 // One value of an axis.
