@@ -463,22 +463,19 @@ std::optional<std::size_t> Settings::place_of_word(const Key& key, std::span<con
   node_->entry(key.name).choices = known;
   if (node_->exploration) return node_->explored_word(key, words, fallback, fallback_words);
 
-  const auto place_of = [&](const TomlNode& node) -> std::optional<std::size_t> {
-    const auto* const name = std::get_if<std::string>(&node.value);
-    const auto found = name ? std::ranges::find(known, *name) : known.end();
-    return found == known.end() ? std::nullopt : std::optional<std::size_t>(found - known.begin());
-  };
   const TomlNode* written = node_->find(key.name);
-  const auto place = written ? place_of(*written) : std::nullopt;
-  if (!place && (written || !fallback)) {
-    const auto* const name = written ? std::get_if<std::string>(&written->value) : nullptr;
+  const auto* const name = written ? std::get_if<std::string>(&written->value) : nullptr;
+  const auto found = name ? std::ranges::find(known, *name) : known.end();
+  auto taken = fallback;
+  if (found != known.end()) {
+    taken = static_cast<std::size_t>(found - known.begin());
+  } else if (written || !fallback) {
     node_->incomplete = true;
     if (name)
       node_->report_at(*written, key.name, must_be_one_of(*name, known, "\""));
     else
       node_->report_wrong(key.name, listed_words(known));
   }
-  const auto taken = place ? place : fallback;
   node_->record(key.name, taken ? known[*taken] : "");
   return taken;
 }
