@@ -15,6 +15,7 @@ namespace syncopate {
 namespace {
 
 constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
+constexpr Range from_zero = Range::between(0, longest_delay);
 constexpr int most_micro_batches = 1 << 24;
 
 // Reads a list of at least one worker. `most_rank`: the highest rank.
@@ -185,18 +186,17 @@ double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
 
 // Reads the table [cluster.micro_batch_s]: a micro-batch's time as a function of its sequences' lengths.
 ContentCost read_content_cost(Settings& cluster) {
-  constexpr Range cost{.low = 0, .high = longest_delay};
   Settings table = cluster.section("micro_batch_s");
   const ContentCost costs = {
-      .base_s = table.number({"base_s", "The time of every micro-batch.", "s"}, cost, 0.0),
-      .per_token_s = table.number({"per_token_s", "Additional time per token.", "s"}, cost, 0.0),
+      .base_s = table.number({"base_s", "The time of every micro-batch.", "s"}, from_zero, 0.0),
+      .per_token_s = table.number({"per_token_s", "Additional time per token.", "s"}, from_zero, 0.0),
       .per_padded_token_s = table.number(
-          {"per_padded_token_s", "Additional time per token if all sequences are padded to the longest.", "s"}, cost,
-          0.0),
+          {"per_padded_token_s", "Additional time per token if all sequences are padded to the longest.", "s"},
+          from_zero, 0.0),
       .per_squared_length_s =
           table.number({"per_squared_length_s",
                         "Additional time per squared length of each sequence (the longest's if padded).", "s"},
-                       cost, 0.0)};
+                       from_zero, 0.0)};
   if (costs.base_s + costs.per_token_s + costs.per_padded_token_s + costs.per_squared_length_s <= 0)
     cluster.fault("micro_batch_s", "must have a cost above 0, such as per_token_s");
   return costs;
@@ -258,7 +258,6 @@ void name_the_key(Settings table, const NetworkModel& network, int workers, Byte
   (slowest ? *slowest : table).fault(key, message);
 }
 
-constexpr Range from_zero{.low = 0, .high = longest_delay};
 constexpr double shortest_mean_s = 1e-6;
 constexpr Range means = Range::between(shortest_mean_s, longest_delay);
 
@@ -372,7 +371,6 @@ std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t see
 }
 
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-constexpr Range positive_and_finite{.low = 0, .low_open = true, .high_open = true};
 
 Step at_least_one(Step steps) { return std::max(steps, Step{1}); }
 
@@ -415,7 +413,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   if (!result.plan.to_be_measured) result.usual_micro_batch_s = slowest_s + sum_of_usual_delays(delays);
   const auto trailing_s = cluster.optional_number(
       {"trailing_s", "Asynchronous work after a micro-batch; the next one and collectives wait for it.", "s", "0"},
-      Range::between(0, longest_delay));
+      from_zero);
   if (trailing_s || !sleeps.empty())
     result.plan.pauses = std::make_shared<Pauses>(seed, trailing_s.value_or(0), std::move(sleeps), delays.size());
   result.plan.compute_time =
@@ -478,7 +476,7 @@ BudgetSection read_budget(Settings& root, const EpochLength& epoch) {
       root.section({"budget", "When a run ends: at the first of these limits that it reaches. At least one."});
   result.steps = budget.optional_integer({"steps", "Optimizer steps.", "steps", "no limit"}, 1, most);
   const Key in_epochs{"epochs", "Passes of all workers together over the training data.", "epochs", "no limit"};
-  if (const auto epochs = budget.optional_number(in_epochs, positive_and_finite)) {
+  if (const auto epochs = budget.optional_number(in_epochs, Range::finite_positive())) {
     if (const auto steps = steps_of_epochs(budget, "epochs", *epochs, epoch))
       result.steps = std::min(result.steps.value_or(most), at_least_one(*steps));
   }
@@ -486,7 +484,7 @@ BudgetSection read_budget(Settings& root, const EpochLength& epoch) {
   result.samples = budget.optional_integer(
       {"samples", "Samples of all workers whose gradients were used.", "samples", "no limit"}, 1, most);
   result.seconds =
-      budget.optional_number({"seconds", "Time on the cluster's clock.", "s", "no limit"}, positive_and_finite);
+      budget.optional_number({"seconds", "Time on the cluster's clock.", "s", "no limit"}, Range::finite_positive());
   result.bytes =
       budget.optional_integer({"bytes", "Bytes that all workers together send.", "bytes", "no limit"}, 1, most);
   const bool is_limited = counts_steps || result.samples || result.seconds || result.bytes;
@@ -506,7 +504,7 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
     for (const char* const other : {"every_steps", "every_epochs"})
       if (evaluation.has(other)) evaluation.fault(other, "cannot be combined with every_seconds");
     plan.every_duration = from_seconds(*seconds);
-  } else if (const auto epochs = evaluation.optional_number(in_epochs, positive_and_finite)) {
+  } else if (const auto epochs = evaluation.optional_number(in_epochs, Range::finite_positive())) {
     if (evaluation.has("every_steps")) evaluation.fault("every_steps", "cannot be combined with every_epochs");
     plan.every_steps = at_least_one(steps_of_epochs(evaluation, "every_epochs", *epochs, training.epoch).value_or(1));
   } else {
@@ -573,7 +571,7 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
       table.integer({"most_products", "Limit of Hessian-vector products for the eigenvalue, and for the trace."}, 1,
                     100'000, model.curvature.most_products));
   model.curvature.tolerance = table.number({"tolerance", "Eigenvalue and trace stop at a relative change below this."},
-                                           {.low = 0, .high = 1, .high_open = true}, model.curvature.tolerance);
+                                           Range::below_one(), model.curvature.tolerance);
   if (const std::string& why = training.objective.why_no_derivative; model.any() && !why.empty())
     table.fault("every_steps",
                 "cannot be combined with gradient_norm, noise_scale, largest_eigenvalue or hessian_trace: " + why);
@@ -592,7 +590,7 @@ RecordingPlan read_recording(Settings& root) {
                                         std::numeric_limits<std::int64_t>::max(), plan.trace_events);
   plan.trace_seconds = recording.optional_number(
       {"trace_seconds", "The trace ends at this time on the cluster's clock.", "s", "no bound"},
-      {.low = 0, .low_open = true, .high_open = true});
+      Range::finite_positive());
   plan.durations = recording.optional_flag(
       {"durations", "Whether durations.csv.gz is written, a row per micro-batch.", "", "only under MPI"});
   const auto writes = [&recording](std::string_view key, std::string_view sentence) {

@@ -27,8 +27,8 @@ TomlNode text(std::string value) { return {std::move(value), {}}; }
 
 using Shape = LearningRate::Shape;
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
-constexpr Range non_negative{.low = 0, .high_open = true};
-constexpr Range above_zero{.low = 0, .low_open = true, .high_open = true};
+constexpr Range non_negative = Range::finite_from_zero();
+constexpr Range above_zero = Range::finite_positive();
 
 constexpr std::array learning_rate_rows = {
     LearningRateRow{"constant", "stays at `peak`", Shape::constant},
@@ -75,7 +75,7 @@ const LengthKeys hold_keys{
 
 Length read_length(Settings& rate, const LengthKeys& keys, const EpochLength& epoch) {
   const auto epochs = rate.optional_number(keys.epochs, non_negative);
-  const auto share = rate.optional_number(keys.share, {.low = 0, .high = 1, .high_open = true});
+  const auto share = rate.optional_number(keys.share, Range::below_one());
   const std::string_view key = epochs ? keys.epochs.name : share ? keys.share.name : keys.steps.name;
   for (const std::string_view other : {keys.steps.name, keys.share.name})
     if (key != other && rate.has(other)) exclusive(rate, other, key);
@@ -177,7 +177,7 @@ void check_lengths(Settings& rate, const Length& warmup, const Length& hold, boo
   options.constant_from = no_limit;
 }
 
-constexpr Range share{.low = 0, .high = 1, .high_open = true};
+constexpr Range share = Range::below_one();
 
 WeightDecay read_weight_decay(Settings& optimizer, WeightDecay decay) {
   decay.rate = optimizer.number({"weight_decay", "Rate of the weight decay; 0: none."}, non_negative, decay.rate);
@@ -785,7 +785,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   plan.arithmetic_places = result.objective.arithmetic_places;
   plan.options.clip_norm = training.number(
       {"clip_norm", "Largest global norm of gradients; 0: none. See algorithms/README.md for which gradients."},
-      {.low = 0, .high_open = true}, 0.0);
+      non_negative, 0.0);
   plan.optimizer = read_optimizer(training, result.objective);
   plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;
   plan.trains_network = result.objective.is_network;
