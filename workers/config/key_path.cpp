@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <optional>
 
 namespace syncopate {
 
@@ -52,6 +53,28 @@ std::string folded(std::string_view name) {
 bool is_piece(std::string_view name, std::string_view known) {
   constexpr std::size_t shortest = 3;
   return name.size() >= shortest && ("_" + folded(known)).find("_" + folded(name)) != std::string::npos;
+}
+
+// Returns the name that the user probably meant: the one in `names` with the smallest edit distance to `name` (the
+// first of several). The distance must be less than the length of `name`, and at most a third of the longer name's
+// length or at most 2. (At most 1 instead of 2 if `name` has up to four letters and the two first letters differ.) If
+// no name is near enough, returns the only one that contains `name` at the beginning of a word. That one must begin
+// with `name` or be at most twice as long as `name`.
+std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names) {
+  if (names.empty()) return {};
+  const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
+  const std::string& nearest = *std::ranges::min_element(names, {}, distance);
+  // Two wrong letters of four are a typo only if the first is right: "noon" for "none", but not "test" for "least".
+  const bool begins_alike = !name.empty() && !nearest.empty() && folded(name.front()) == folded(nearest.front());
+  const std::size_t least_allowed = name.size() > 4 || begins_alike ? 2 : 1;
+  const std::size_t allowed = std::max(least_allowed, std::max(name.size(), nearest.size()) / 3);
+  if (distance(nearest) <= allowed && distance(nearest) < name.size()) return nearest;
+  const auto has_piece = [&](const std::string& known) { return is_piece(name, known); };
+  const auto whole = std::ranges::find_if(names, has_piece);
+  if (whole == names.end() || std::ranges::count_if(names, has_piece) != 1) return {};
+  // Accepts "dir" for "directory", but not "throughput" for "first_formula_over_throughput".
+  const bool begins_so = folded(*whole).starts_with(folded(name));
+  return begins_so || 2 * name.size() >= whole->size() ? std::optional(*whole) : std::nullopt;
 }
 
 }  // namespace
@@ -115,23 +138,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
-}
-
-std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names) {
-  if (names.empty()) return {};
-  const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
-  const std::string& nearest = *std::ranges::min_element(names, {}, distance);
-  // Two wrong letters of four are a typo only if the first is right: "noon" for "none", but not "test" for "least".
-  const bool begins_alike = !name.empty() && !nearest.empty() && folded(name.front()) == folded(nearest.front());
-  const std::size_t least_allowed = name.size() > 4 || begins_alike ? 2 : 1;
-  const std::size_t allowed = std::max(least_allowed, std::max(name.size(), nearest.size()) / 3);
-  if (distance(nearest) <= allowed && distance(nearest) < name.size()) return nearest;
-  const auto has_piece = [&](const std::string& known) { return is_piece(name, known); };
-  const auto whole = std::ranges::find_if(names, has_piece);
-  if (whole == names.end() || std::ranges::count_if(names, has_piece) != 1) return {};
-  // Accepts "dir" for "directory", but not "throughput" for "first_formula_over_throughput".
-  const bool begins_so = folded(*whole).starts_with(folded(name));
-  return begins_so || 2 * name.size() >= whole->size() ? std::optional(*whole) : std::nullopt;
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> names) {

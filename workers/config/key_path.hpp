@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -31,14 +30,7 @@ std::size_t element_index(const TomlNode& array, const std::string& part);
 // (optimal string alignment). Ignores case and treats - like _.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// Returns the name that the user probably meant: the one in `names` with the smallest edit distance to `name` (the
-// first of several). The distance must be less than the length of `name`, and at most a third of the longer name's
-// length or at most 2. (At most 1 instead of 2 if `name` has up to four letters and the two first letters differ.) If
-// no name is near enough, returns the only one that contains `name` at the beginning of a word. That one must begin
-// with `name` or be at most twice as long as `name`.
-std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names);
-
-// Returns `; did you mean "..."?` with the nearest name, or an empty string if no name is near.
+// Returns `; did you mean "..."?` with the name that the user probably meant, or an empty string if no name is near.
 std::string suggestion(std::string_view name, std::span<const std::string> names);
 
 // The valid names, for a message "<before>must be one of <list><after>" about the wrong name `name`. If all names take
