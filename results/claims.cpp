@@ -336,20 +336,7 @@ std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const Result
 constexpr std::array effect_names = {"value", "difference", "ratio", "best"};           // in Effect's order
 constexpr std::array verdict_names = {"reproduced", "not reproduced", "inconclusive"};  // in Verdict's order
 
-template <typename Enum, std::size_t count>
-std::optional<Enum> named(const std::array<const char*, count>& names, const std::string& name) {
-  const auto found = std::ranges::find(names, name);
-  return found == names.end() ? std::nullopt : std::optional(static_cast<Enum>(found - names.begin()));
-}
-
 std::string class_name(const Claim& claim) { return claim_class_names.at(static_cast<std::size_t>(claim.claim_class)); }
-
-template <typename AnyJson>
-void list_verdict(JsonMembers<AnyJson> members, Listed<Verdict, AnyJson>& verdict) {
-  std::string name = to_string(verdict);
-  members("verdict", name);
-  if constexpr (members.reads) verdict = named<Verdict>(verdict_names, name).value();
-}
 
 // The unit for readers: hours instead of seconds if the criterion's or a measured time is at least two hours.
 ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points) {
@@ -556,7 +543,7 @@ void list_members(JsonMembers<AnyJson> members, Listed<JudgedPoint, AnyJson>& po
   members("n", point.n);
   members("mean", point.mean);
   members("interval", point.interval, true);
-  list_verdict(members, point.verdict);
+  members.named("verdict", point.verdict, verdict_names);
   members.if_any("sign_flip_p", point.sign_flip_p);
   members.if_any("restricted", point.restricted);
 }
@@ -564,14 +551,13 @@ void list_members(JsonMembers<AnyJson> members, Listed<JudgedPoint, AnyJson>& po
 template <typename AnyJson>
 void list_members(JsonMembers<AnyJson> members, Listed<ClaimResult, AnyJson>& result) {
   auto& claim = result.claim;
-  std::string of_class = class_name(claim), effect = effect_names.at(static_cast<std::size_t>(claim.effect));
   members("sentence", claim.sentence);
-  members("class", of_class, true);
+  if (members.has("class", true)) members.named("class", claim.claim_class, claim_class_names);
   members("measure", claim.measure);
   members("added_after_results", claim.added_after_results, claim.added_after_results);
   members("method", claim.method, claim.order.empty());
   members("against", claim.against, claim.order.empty() && !claim.against.empty());
-  members("as", effect, claim.order.empty());
+  if (members.has("as", claim.order.empty())) members.named("as", claim.effect, effect_names);
   members("order", claim.order, !claim.order.empty());
   members("where", claim.where, !claim.where.empty());
   members("everywhere", claim.everywhere, claim.everywhere);
@@ -580,14 +566,11 @@ void list_members(JsonMembers<AnyJson> members, Listed<ClaimResult, AnyJson>& re
   members("over_sqrt_log", claim.over_sqrt_log, !claim.over.empty() && claim.over_sqrt_log);
   members("criterion", claim.criterion);
   members.if_any("paper", claim.published);
-  if constexpr (members.reads) {
-    claim.claim_class = named<ClaimClass>(claim_class_names, of_class).value_or(ClaimClass::question);
-    claim.effect = named<Effect>(effect_names, effect).value_or(Effect::value);
-  } else {
+  if constexpr (!members.reads) {
     const ShownEffect shown = shown_effect(claim);  // follows from the claim; for programs that display claims.json
     members.json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
   }
-  list_verdict(members, result.verdict);
+  members.named("verdict", result.verdict, verdict_names);
   members("reason", result.reason);
   members("points", result.points);
 }

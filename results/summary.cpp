@@ -43,11 +43,7 @@ std::vector<Account> accounts_of(const Json& worker_seconds) {
   return accounts;
 }
 
-RunStatus status_of(const std::string& name) {
-  for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed})
-    if (name == to_string(status)) return status;
-  throw std::invalid_argument("unknown status " + name);
-}
+constexpr std::array status_names = {"finished", "diverged", "failed"};  // in RunStatus's order
 
 template <typename AnyJson>
 void list_arrivals(JsonMembers<AnyJson> members, Listed<std::vector<MeanArrival>, AnyJson>& arrivals) {
@@ -348,11 +344,10 @@ void list_members(JsonMembers<AnyJson> members, Listed<KeptSamples, AnyJson>& sa
 
 template <typename AnyJson>
 void list_members(JsonMembers<AnyJson> members, Listed<RunSummary, AnyJson>& summary) {
-  std::string status = to_string(summary.status);
   std::optional<std::string> reason, links;
   if (!summary.reason.empty()) reason = summary.reason;
   if (summary.has_unshared_links) links = unshared_links;
-  members("status", status);
+  members.named("status", summary.status, status_names);
   members("reason", reason);
   members("experiment", summary.experiment);
   members("method", summary.method);
@@ -428,7 +423,6 @@ void list_members(JsonMembers<AnyJson> members, Listed<RunSummary, AnyJson>& sum
   members("recorded", summary.recorded,
           files.trace || files.durations.value_or(false) || files.parameters || files.arrivals || files.samples);
   if constexpr (members.reads) {
-    summary.status = status_of(status);
     summary.reason = reason.value_or("");
     summary.has_unshared_links = links == unshared_links;
   }
@@ -581,10 +575,7 @@ const Measure* measure_named(std::string_view name) {
   return found == measures().end() ? nullptr : &*found;
 }
 
-std::string to_string(RunStatus status) {
-  constexpr std::array names = {"finished", "diverged", "failed"};
-  return names.at(static_cast<std::size_t>(status));
-}
+std::string to_string(RunStatus status) { return status_names.at(static_cast<std::size_t>(status)); }
 
 double RunSummary::step_time_s() const { return ratio(end_time_s, static_cast<double>(steps)); }
 

@@ -1,6 +1,8 @@
 // The summary of a run's results, summary.json. Tables are made from summaries.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -186,6 +188,17 @@ struct JsonMembers {
       value = json.at(key).template get<typename Optional::value_type>();
     else
       json[key] = *value;
+  }
+  // An enumerator by its name. `names`: in the order of the enumerators. Reading throws if the name is unknown.
+  template <typename Enum, std::size_t count>
+  void named(const char* key, Enum& value, const std::array<const char*, count>& names) const {
+    std::string name = names.at(static_cast<std::size_t>(value));
+    (*this)(key, name);
+    if constexpr (reads) {
+      const auto found = std::ranges::find(names, name);
+      if (found == names.end()) throw std::invalid_argument("unknown name " + name);
+      value = static_cast<Enum>(found - names.begin());
+    }
   }
   bool has(const char* key, bool is_written) const { return reads ? json.contains(key) : is_written; }
   // The members of an object within this one. It is null until a member is written.
