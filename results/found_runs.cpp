@@ -963,19 +963,13 @@ const ResultRow* row_to_compare_with(std::span<const ResultRow> rows, const Resu
   if (const auto named = std::ranges::find(rows, against, &ResultRow::label);
       named != rows.end() && named->method != against)
     return &*named;
-  std::set<std::string> keys;
+  std::vector<Keyed> members;
   for (const ResultRow& other : rows)
-    for (const auto& [key, value] : other.point) keys.insert(key);
+    if (other.method == against) members.emplace_back(against, &other.point);
+  const std::vector<std::string> keys = varied_keys(members);
   const auto value_at = [](const ResultRow& other, const std::string& key) {
     return other.point.contains(key) ? other.point.at(key) : std::string();
   };
-  const auto varies = [&](const std::string& key) {
-    std::set<std::string> values;
-    for (const ResultRow& other : rows)
-      if (other.method == against) values.insert(value_at(other, key));
-    return values.size() > 1;
-  };
-  std::erase_if(keys, [&](const std::string& key) { return !varies(key); });
   std::vector<const ResultRow*> found;
   for (const ResultRow& other : rows) {
     if (other.method != against || other.on_wall_clock != row.on_wall_clock) continue;
