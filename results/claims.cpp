@@ -108,11 +108,7 @@ BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& 
 
 // For each seed the row's measure, or with another row the difference or ratio of both rows' measures.
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
-  Pairs pairs;
-  if (other)
-    pairs = pairs_of(row, *other);
-  else
-    for (const RunSummary& run : row.runs) pairs.own.push_back(&run);
+  const Pairs pairs = pairs_of(row, other ? *other : row);
   if (pairs.own.empty())
     throw Inconclusive(other ? fmt::format("\"{}\" and \"{}\" have no seed in common", row.label, other->label)
                              : fmt::format("\"{}\" has no finished run", row.label));
@@ -351,16 +347,10 @@ ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> poi
   return most_s >= least_hours * hour_s ? ShownEffect{.times = effect.times / hour_s, .unit = "h"} : effect;
 }
 
-// The point in the displayed unit, such as percent instead of a share.
-JudgedPoint shown(JudgedPoint point, const ShownEffect& effect) {
+// The point's result in the displayed unit, such as percent instead of a share.
+std::string figure_of(JudgedPoint point, const ShownEffect& effect) {
   point.mean *= effect.times;
-  if (point.interval)
-    point.interval = Interval{point.interval->low * effect.times, point.interval->high * effect.times};
-  return point;
-}
-
-std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
-  const JudgedPoint point = shown(judged, effect);
+  if (point.interval) point.interval = {point.interval->low * effect.times, point.interval->high * effect.times};
   const double half = point.interval ? (point.interval->high - point.interval->low) / 2 : 0;
   const SamePlace text(point.mean, half);
   std::string figure = text(point.mean);
