@@ -198,16 +198,14 @@ std::optional<std::int64_t> largest_period(const Recording& recording) {
 std::optional<StepsByBatch> steps_by_batch(const TimeToTarget& target, const Recording& recording) {
   if (!target.step || *target.step == 0) return {};
   std::vector<MeasuredNoise> measured;
-  for (const Measurement& row : recording.measurements)
-    if (row.quantity == "noise_scale") measured.push_back({row.step, row.value});
+  for (const Measurement& row : measurements_of("noise_scale", recording)) measured.push_back({row.step, row.value});
   const double batch = static_cast<double>(*target.samples) / static_cast<double>(*target.step);
   return steps_by_batch(measured, Step{*target.step}, batch);
 }
 
 std::optional<double> mean_squared_gradient_norm(const Recording& recording) {
   std::map<Step, double> norms;
-  for (const Measurement& row : recording.measurements)
-    if (row.quantity == "gradient_norm") norms[row.step] = row.value;
+  for (const Measurement& row : measurements_of("gradient_norm", recording)) norms[row.step] = row.value;
   double squares = 0;
   std::int64_t kept = 0;
   for (const StepRow& row : recording.rows) {
