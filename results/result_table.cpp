@@ -226,24 +226,24 @@ const std::string& method_of(const RunSummary& run, const Methods& named) {
 // Lists the formulas of the times in brackets, one per line, with the methods that use them. If a method's rows use
 // different formulas, lists these rows instead of the method.
 std::string formulas_text(std::span<const RunSummary> runs, const Methods& named) {
+  const auto formula_of = [](const RunSummary* run) { return run->predicted.back().prediction.formula; };
+  std::vector<const RunSummary*> predicted;
   std::map<std::string, std::set<std::string>> formulas_of;  // formulas by method
-  const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
   bool is_sampled = false;
-  const auto counts = [](const RunSummary& run) { return run.status == RunStatus::finished && has_prediction(run); };
-  for (const RunSummary& run : runs)
-    if (counts(run)) formulas_of[method_of(run, named)].insert(formula_of(run));
-  std::vector<std::pair<std::string, std::vector<std::string>>> methods_of;  // methods by formula
   for (const RunSummary& run : runs) {
-    if (!counts(run)) continue;
+    if (run.status != RunStatus::finished || !has_prediction(run)) continue;
+    predicted.push_back(&run);
+    formulas_of[method_of(run, named)].insert(formula_of(&run));
     is_sampled |= run.predicted.back().prediction.is_sampled;
-    auto found = std::ranges::find(methods_of, formula_of(run), [](const auto& entry) { return entry.first; });
-    if (found == methods_of.end()) found = methods_of.insert(methods_of.end(), {formula_of(run), {}});
-    const std::string& name = method_of(run, named);
-    const std::string label = printable(formulas_of[name].size() == 1 ? name : run_label(run));
-    if (std::ranges::find(found->second, label) == found->second.end()) found->second.push_back(label);
   }
   std::string text;
-  for (const auto& [formula, methods] : methods_of) {
+  for (const auto& [formula, with_formula] : grouped_by(formula_of, predicted)) {
+    std::vector<std::string> methods;
+    for (const RunSummary* run : with_formula) {
+      const std::string& name = method_of(*run, named);
+      const std::string label = printable(formulas_of[name].size() == 1 ? name : run_label(*run));
+      if (std::ranges::find(methods, label) == methods.end()) methods.push_back(label);
+    }
     std::string line = "(formula) by " + formula + ":";
     const bool holds_comma = std::ranges::any_of(methods, [](const auto& one) { return one.find(',') != one.npos; });
     const char* const between = holds_comma ? ";" : ",";  // labels contain commas
