@@ -228,15 +228,15 @@ TokenWindows windows_of(const std::vector<path>& files, const TokenStreamOptions
   reject(longest.path(), "context", fmt::format("{}; `context` must be at most {}", tokens, longest.size() - 1));
 }
 
-// Returns a note if files are shorter than a window, and so are left out; empty if none is.
-std::string note_of_short(std::span<const TokenFile> files, std::int64_t context) {
+// Adds a note if files are shorter than a window, because these are left out.
+void note_short_files(std::span<const TokenFile> files, std::int64_t context, std::vector<std::string>& notes) {
   const auto is_short = [&](const TokenFile& file) { return file.size() <= context; };
   const auto first = std::ranges::find_if(files, is_short);
-  if (first == files.end()) return {};
+  if (first == files.end()) return;
   const auto count = std::ranges::count_if(files, is_short);
-  return fmt::format("{}: has {} tokens, fewer than a window of {}, and is left out{}", first->path().string(),
-                     first->size(), context + 1,
-                     count > 1 ? fmt::format("; so are {} more of the {} files", count - 1, files.size()) : "");
+  notes.push_back(fmt::format(
+      "{}: has {} tokens, fewer than a window of {}, and is left out{}", first->path().string(), first->size(),
+      context + 1, count > 1 ? fmt::format("; so are {} more of the {} files", count - 1, files.size()) : ""));
 }
 
 // Returns the vocabulary's size. Throws KeyFault if a token is not smaller.
@@ -279,9 +279,8 @@ Opened opened(const path& directory, const TokenStreamOptions& options) {
   size.is_mapped = true;
   size.draws_samples = options.random;
   size.shortest = width;
-  for (const TokenWindows* windows : {&result.train, &result.test})
-    if (std::string note = note_of_short(windows->files(), options.context); !note.empty())
-      size.notes.push_back(std::move(note));
+  note_short_files(result.train.files(), options.context, size.notes);
+  note_short_files(result.test.files(), options.context, size.notes);
   return result;
 }
 
