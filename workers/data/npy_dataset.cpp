@@ -97,41 +97,20 @@ std::size_t without_padding(std::span<const std::int64_t> row, std::int32_t padd
   return count;
 }
 
-// Returns the labels y, (n, length), int32 or int64, of the tokens x, row by row. They are classes from 0 on, or
-// ignored_label for tokens without a label, such as padding. Each row must have a label. Throws DataFault, also if y
-// has another shape than x.
-std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, const NpyArray& x,
-                                          std::int32_t padding) {
-  if (y.shape() != x.shape())
-    reject(file, fmt::format("has shape {}; labels of tokens must have the shape of the tokens, {}", text_of(y.shape()),
-                             text_of(x.shape())));
-  if (!holds_tokens(y))
-    reject(file, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
-                             described_type(y.type()), way_to_save(file, "<i8")));
-  const auto rows = static_cast<std::size_t>(x.shape()[0]), length = static_cast<std::size_t>(x.shape()[1]);
-  std::vector<std::int32_t> all;
-  all.reserve(rows * length);
-  std::vector<std::int64_t> labels(length), tokens(length);
-  for (std::size_t row = 0; row < rows; ++row) {
-    copy_integers(y, row * length, labels);
-    copy_integers(x, row * length, tokens);
-    const std::size_t own = without_padding(tokens, padding);
-    bool asks = false;
-    for (std::size_t place = 0; place < length; ++place) {
-      const std::int64_t label = labels[place];
-      all.push_back(static_cast<std::int32_t>(label));
-      if (label == ignored_label) continue;
-      asks = true;
-      if (label < 0 || label > largest_token)
-        reject(file, fmt::format("label ({}, {}) = {}; must be in 0 .. {}, or {} for tokens without a label", row,
-                                 place, label, largest_token, ignored_label));
-      if (place >= own)
-        reject(file,
-               fmt::format("label ({}, {}) = {} belongs to padding; must be {}", row, place, label, ignored_label));
-    }
-    if (!asks) reject(file, fmt::format("row {} contains only {}; must have at least one label", row, ignored_label));
+// Checks the labels of a row's tokens, of which the first `own` are not padding. They are classes from 0 on, or
+// ignored_label for tokens without a label, such as padding. Each row must have a label. Throws DataFault.
+void check_token_labels(const path& file, std::size_t row, std::span<const std::int64_t> labels, std::size_t own) {
+  for (std::size_t place = 0; place < labels.size(); ++place) {
+    const std::int64_t label = labels[place];
+    if (label == ignored_label) continue;
+    if (label < 0 || label > largest_token)
+      reject(file, fmt::format("label ({}, {}) = {}; must be in 0 .. {}, or {} for tokens without a label", row, place,
+                               label, largest_token, ignored_label));
+    if (place >= own)
+      reject(file, fmt::format("label ({}, {}) = {} belongs to padding; must be {}", row, place, label, ignored_label));
   }
-  return all;
+  if (std::ranges::count(labels, ignored_label) == std::ssize(labels))
+    reject(file, fmt::format("row {} contains only {}; must have at least one label", row, ignored_label));
 }
 
 struct ArrayFiles {
@@ -200,10 +179,40 @@ struct SplitData {
   NpyArray x, y;
   SampleShape shape;
   std::vector<std::int64_t> labels{};  // all 0 if there are targets or labels of tokens
+  std::int64_t largest_label = 0;      // of samples or tokens
   std::int64_t targets = 0;
-  std::vector<std::int32_t> token_labels{};  // (n * length,)
-  TokenSequences sequences{};                // the rows of x if they are tokens
+  bool has_token_labels = false;
+  TokenSequences sequences{};  // the rows of x if they are tokens
 };
+
+// Reads the sequences of x, (n, length), without padding at ends, and their labels. Throws DataFault for empty rows,
+// invalid tokens and invalid labels of tokens.
+void read_rows(SplitData& data, std::int32_t padding) {
+  const path& file = data.files.x;
+  const auto length = static_cast<std::size_t>(data.x.shape()[1]);
+  std::vector<std::int64_t> elements(length), labels(length);
+  std::vector<std::int32_t> tokens(length), token_labels(length);
+  const auto narrow = [](std::int64_t element) { return static_cast<std::int32_t>(element); };
+  for (std::size_t row = 0; row < data.labels.size(); ++row) {
+    copy_integers(data.x, row * length, elements);
+    const auto wrong = std::ranges::find_if(elements, [](std::int64_t e) { return e < 0 || e > largest_token; });
+    if (wrong != elements.end())
+      reject(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
+    std::ranges::transform(elements, tokens.begin(), narrow);
+    const std::size_t own = without_padding(elements, padding);
+    if (own == 0)
+      reject(file, fmt::format("row {} contains only padding ({}); must have at least one token", row, padding));
+    if (!data.has_token_labels) {
+      data.sequences.add(std::span(tokens).first(own), data.labels[row]);
+      continue;
+    }
+    copy_integers(data.y, row * length, labels);
+    check_token_labels(data.files.y, row, labels, own);
+    data.largest_label = std::max(data.largest_label, std::ranges::max(labels));
+    std::ranges::transform(labels, token_labels.begin(), narrow);
+    data.sequences.add(std::span(tokens).first(own), std::span(token_labels).first(own));
+  }
+}
 
 SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   const ArrayFiles files = files_of(directory, split);
@@ -217,42 +226,24 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
                                   "numbers of classes; {}",
                                   described_type(data.y.type()), way_to_save(files.y, "<i8")));
     data.targets = targets_of(files.y, data.y);
-    data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
   } else if (holds_tokens(data.x) && data.y.shape().size() == 2) {
-    data.token_labels = token_labels_in(files.y, data.y, data.x, padding);
-    data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
+    if (data.y.shape() != data.x.shape())
+      reject(files.y, fmt::format("has shape {}; labels of tokens must have the shape of the tokens, {}",
+                                  text_of(data.y.shape()), text_of(data.x.shape())));
+    if (!holds_tokens(data.y))
+      reject(files.y, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
+                                  described_type(data.y.type()), way_to_save(files.y, "<i8")));
+    data.has_token_labels = true;
   } else {
     data.labels = labels_in(files.y, data.y);
   }
+  data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
   if (std::ssize(data.labels) != data.x.shape()[0])
     reject(files.y, fmt::format("has {} labels for {} samples of {}; the numbers must be equal", data.labels.size(),
                                 data.x.shape()[0], files.x.filename().string()));
+  data.largest_label = std::ranges::max(data.labels);
+  if (holds_tokens(data.x)) read_rows(data, padding);
   return data;
-}
-
-// Returns the sequences of x, (n, length), without padding at ends. Throws DataFault for empty rows and invalid tokens.
-TokenSequences read_rows(const SplitData& data, std::int32_t padding) {
-  const path& file = data.files.x;
-  TokenSequences sequences;
-  const auto length = static_cast<std::size_t>(data.x.shape()[1]);
-  std::vector<std::int64_t> elements(length);
-  std::vector<std::int32_t> tokens(length);
-  for (std::size_t row = 0; row < data.labels.size(); ++row) {
-    copy_integers(data.x, row * length, elements);
-    const auto wrong = std::ranges::find_if(elements, [](std::int64_t e) { return e < 0 || e > largest_token; });
-    if (wrong != elements.end())
-      reject(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
-    std::ranges::transform(elements, tokens.begin(), [](std::int64_t e) { return static_cast<std::int32_t>(e); });
-    const std::size_t count = without_padding(elements, padding);
-    if (count == 0)
-      reject(file, fmt::format("row {} contains only padding ({}); must have at least one token", row, padding));
-    const auto own = std::span(tokens).first(count);
-    if (data.token_labels.empty())
-      sequences.add(own, data.labels[row]);
-    else
-      sequences.add(own, std::span(data.token_labels).subspan(row * length, count));
-  }
-  return sequences;
 }
 
 struct BothSplits {
@@ -270,36 +261,33 @@ BothSplits read_both(const path& directory, std::int32_t padding) {
     reject(test.files.x, fmt::format("has elements of type {}; must have the training set's type, {}: {}",
                                      described_type(test.x.type()), described_type(train.x.type()),
                                      way_to_save(test.files.x, train.x.type())));
-  if (test.targets != train.targets || test.token_labels.empty() != train.token_labels.empty())
+  if (test.targets != train.targets || test.has_token_labels != train.has_token_labels)
     reject(test.files.y,
            fmt::format("has shape {} and elements of type '{}'; must match the training set's, {} and '{}'",
                        text_of(test.y.shape()), test.y.type(), text_of(train.y.shape()), train.y.type()));
-  if (holds_tokens(train.x))
-    for (SplitData* const data : {&splits.train, &splits.test}) data->sequences = read_rows(*data, padding);
   return splits;
 }
 
-// Returns a note if rows begin with padding, which is removed only at the end of a row; empty if none does.
-std::string note_of_padding(const path& file, const TokenSequences& rows, std::int32_t padding) {
+// Adds a note if rows begin with padding, because padding is removed only at the end of a row.
+void note_padding(const SplitData& data, std::int32_t padding, std::vector<std::string>& notes) {
+  const TokenSequences& rows = data.sequences;
   std::int64_t padded = 0;
   for (std::int64_t row = 0; row < rows.count(); ++row)
     padded += rows.tokens(static_cast<std::uint32_t>(row)).front() == padding ? 1 : 0;
-  if (padded == 0) return {};
-  return fmt::format(
+  if (padded == 0) return;
+  notes.push_back(fmt::format(
       "{}: {} of its {} rows begin{} with the padding token {}, which is kept there: only padding at a row's end is "
       "removed",
-      file.string(), padded, rows.count(), padded == 1 ? "s" : "", padding);
+      data.files.x.string(), padded, rows.count(), padded == 1 ? "s" : "", padding));
 }
 
 DatasetSize size_of(const BothSplits& splits, const TokenMarks& marks) {
   const auto& [train, test] = splits;
-  const auto classes = [](const auto& labels, const auto& more) {
-    return std::max<std::int64_t>(2, 1 + std::int64_t{std::max(std::ranges::max(labels), std::ranges::max(more))});
-  };
+  const std::int64_t classes = std::max<std::int64_t>(2, 1 + std::max(train.largest_label, test.largest_label));
   DatasetSize size{.train = std::ssize(train.labels),
                    .test = std::ssize(test.labels),
                    .shape = train.shape,
-                   .classes = train.targets > 0 || !train.token_labels.empty() ? 0 : classes(train.labels, test.labels),
+                   .classes = train.targets > 0 || train.has_token_labels ? 0 : classes,
                    .targets = train.targets,
                    .has_byte_images = train.x.type() == "|u1" && train.x.shape().size() > 2};
   if (!holds_tokens(train.x)) return size;
@@ -307,11 +295,10 @@ DatasetSize size_of(const BothSplits& splits, const TokenMarks& marks) {
   const std::int32_t largest = std::max({rows.largest(), test_rows.largest(), marks.mask, marks.padding});
   size.shape = {.width = std::max(rows.longest(), test_rows.longest()), .vocabulary = std::int64_t{largest} + 1};
   size.shortest = std::min(rows.shortest(), test_rows.shortest());
-  if (!train.token_labels.empty()) size.token_classes = classes(train.token_labels, test.token_labels);
+  if (train.has_token_labels) size.token_classes = classes;
   size.marks = marks;
-  for (const SplitData* const data : {&train, &test})
-    if (std::string note = note_of_padding(data->files.x, data->sequences, marks.padding); !note.empty())
-      size.notes.push_back(std::move(note));
+  note_padding(train, marks.padding, size.notes);
+  note_padding(test, marks.padding, size.notes);
   return size;
 }
 
