@@ -50,14 +50,10 @@ FileState state_of(const fs::path& file) {
 std::string digest_of(const fs::path& path) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(state.get());
-  try {
-    OwnFile file(path);
-    std::vector<char> piece(1 << 20);
-    while (const std::size_t got = file.read(piece.data(), piece.size()))
-      XXH3_64bits_update(state.get(), piece.data(), got);
-  } catch (const std::runtime_error& problem) {
-    reject(path, problem.what());
-  }
+  OwnFile file(path);
+  std::vector<char> piece(1 << 20);
+  while (const std::size_t got = file.read(piece.data(), piece.size()))
+    XXH3_64bits_update(state.get(), piece.data(), got);
   return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
 }
 
@@ -390,11 +386,7 @@ void require_directory(const fs::path& directory, std::string_view needed) {
 }
 
 std::string content_of(const fs::path& file, std::uint64_t most_bytes) {
-  try {
-    return whole_file(file, most_bytes);
-  } catch (const std::system_error& problem) {
-    reject(file, problem.code().message());
-  }
+  return read_or_reject(file, [&] { return whole_file(file, most_bytes); });
 }
 
 std::string text_or_nothing(const fs::path& file) {
@@ -427,7 +419,7 @@ std::string DigestCache::digest(const fs::path& file) {
     return found->second.digest;
 
   const auto begin = std::chrono::system_clock::now().time_since_epoch();
-  const Entry entry{digest_of(file), state};
+  const Entry entry{read_or_reject(file, [&] { return digest_of(file); }), state};
   ++files_read_;
   const bool settled = std::chrono::nanoseconds(std::max(state.changed_ns, state.recorded_ns)) < begin - margin_;
   if (settled && state_of(file) == state) {

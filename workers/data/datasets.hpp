@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,14 @@ struct KeyFault : DataFault {
 
 // Throws KeyFault with the message "FILE: what".
 [[noreturn]] void reject(const std::filesystem::path& file, std::string_view key, std::string_view what);
+
+// Returns the result of `read`. If it throws std::runtime_error, throws DataFault with the message "FILE: what".
+template <typename Read>
+auto read_or_reject(const std::filesystem::path& file, const Read& read) try {
+  return read();
+} catch (const std::runtime_error& problem) {
+  reject(file, problem.what());
+}
 
 // Throws DataFault if `directory` is not a directory. The message ends with `needed`: "must be a directory with ...".
 void require_directory(const std::filesystem::path& directory, std::string_view needed);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -126,29 +125,27 @@ std::string product(const std::vector<std::int64_t>& dimensions) {
 
 class Stream {
  public:
-  explicit Stream(const path& file) : name_(file), buffer_(1 << 17) {
-    try {
-      file_.emplace(file);
-      stream_.emplace([this] { return std::string_view(buffer_.data(), file_->read(buffer_.data(), buffer_.size())); });
-    } catch (const std::runtime_error& problem) {
-      reject(file, fmt::format("{}; must be an IDX file", problem.what()));
-    }
+  explicit Stream(const path& file) try
+      : name_(file),
+        file_(file),
+        buffer_(1 << 17),
+        stream_([this] { return std::string_view(buffer_.data(), file_.read(buffer_.data(), buffer_.size())); }) {
+  } catch (const std::runtime_error& problem) {
+    reject(file, fmt::format("{}; must be an IDX file", problem.what()));
   }
 
   // Returns the number of bytes read, which is less than requested only at the end of the file.
   std::int64_t read(std::uint8_t* out, std::int64_t bytes) {
-    try {
-      return static_cast<std::int64_t>(stream_->read(reinterpret_cast<char*>(out), static_cast<std::size_t>(bytes)));
-    } catch (const std::runtime_error& problem) {
-      reject(name_, problem.what());
-    }
+    char* const place = reinterpret_cast<char*>(out);
+    return read_or_reject(
+        name_, [&] { return static_cast<std::int64_t>(stream_.read(place, static_cast<std::size_t>(bytes))); });
   }
 
  private:
   path name_;
-  std::optional<OwnFile> file_;
+  OwnFile file_;
   std::vector<char> buffer_;
-  std::optional<GzipStream> stream_;
+  GzipStream stream_;
 };
 
 std::vector<std::int64_t> read_dimensions(Stream& stream, const path& file, int rank) {

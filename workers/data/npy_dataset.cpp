@@ -10,7 +10,6 @@
 #include <set>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "workers/base/arrays.hpp"
@@ -129,13 +128,7 @@ ArrayFiles files_of(const path& directory, Split split) {
 }
 
 NpyArray array_in(const path& file) {
-  try {
-    return NpyArray(file);
-  } catch (const NpyFault& problem) {
-    reject(file, problem.what());
-  } catch (const std::system_error& problem) {
-    reject(file, problem.code().message());
-  }
+  return read_or_reject(file, [&] { return NpyArray(file); });
 }
 
 // Returns the shape of one sample. Throws DataFault if the array has an invalid shape or type.

@@ -295,14 +295,8 @@ std::string token_file_header(TokenType type, std::int64_t tokens) {
   return {reinterpret_cast<const char*>(words.data()), sizeof(words)};
 }
 
-TokenFile::TokenFile(const std::filesystem::path& file, std::optional<TokenType> type) : path_(file) {
-  try {
-    mapped_ = map_file(file);
-  } catch (const std::system_error& problem) {
-    reject(file, problem.code().message());
-  } catch (const NpyFault& problem) {
-    reject(file, problem.what());
-  }
+TokenFile::TokenFile(const std::filesystem::path& file, std::optional<TokenType> type)
+    : path_(file), mapped_(read_or_reject(file, [&] { return map_file(file); })) {
   const HeaderForm* const form = header_form(file, mapped_);
   if (form && type && *type != form->type)
     reject(file, "format",
