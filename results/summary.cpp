@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
-#include <algorithm>
-#include <array>
 #include <numeric>
 #include <stdexcept>
 

@@ -3,13 +3,11 @@
 #include "workers/data/datasets.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cerrno>
 #include <cmath>
@@ -19,10 +17,8 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
-#include <stdexcept>
 #include <system_error>
 
-#include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/random.hpp"
 #include "workers/data/images.hpp"

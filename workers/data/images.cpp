@@ -136,9 +136,9 @@ class Stream {
 
   // Returns the number of bytes read, which is less than requested only at the end of the file.
   std::int64_t read(std::uint8_t* out, std::int64_t bytes) {
-    char* const place = reinterpret_cast<char*>(out);
-    return read_or_reject(
-        name_, [&] { return static_cast<std::int64_t>(stream_.read(place, static_cast<std::size_t>(bytes))); });
+    const auto size = static_cast<std::size_t>(bytes);
+    return static_cast<std::int64_t>(
+        read_or_reject(name_, [&] { return stream_.read(reinterpret_cast<char*>(out), size); }));
   }
 
  private:

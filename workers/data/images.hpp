@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "workers/data/dataset.hpp"

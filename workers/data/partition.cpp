@@ -1,7 +1,5 @@
 #include "workers/data/partition.hpp"
 
-#include <fmt/format.h>
-
 #include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
 #include <numeric>
