@@ -24,22 +24,17 @@ std::string name_of(const ResultRow& row) {
   return run_label(row.method, own) + (row.on_wall_clock ? ", under MPI" : "");
 }
 
-std::vector<double> values_of(const ResultRow& row, const Measure& measure, std::optional<double> horizon_s) {
-  if (horizon_s) return restricted_times(times_to_target(row.runs), *horizon_s).times_s;
+using Seeds = std::vector<RunSummary>;
+using Value = std::function<std::optional<double>(const RunSummary&)>;
+
+Statistics over(std::span<const RunSummary> seeds, const Value& value) {
   std::vector<double> values;
-  for (const RunSummary& run : row.runs)
-    if (const auto value = measure.value(run)) values.push_back(*value);
-  return values;
+  for (const RunSummary& seed : seeds)
+    if (const auto found = value(seed)) values.push_back(*found);
+  return statistics(values);
 }
 
 bool is_time_to_target(const Measure& measure) { return std::string_view(measure.name) == "time_to_target_s"; }
-
-// The earliest end of the row's runs if they have a target and none reached it; otherwise nullopt.
-std::optional<double> missed_until_s(const ResultRow& row) {
-  const std::vector<TimeToReach> times = times_to_target(row.runs);
-  if (times.empty() || std::ranges::any_of(times, &TimeToReach::is_reached)) return {};
-  return std::ranges::min(times, {}, &TimeToReach::time_s).time_s;
-}
 
 // Whether, for each common seed, the row's run lasted at least until the other row's run reached the target.
 bool outlasts(const ResultRow& row, const ResultRow& other) {
@@ -50,19 +45,22 @@ bool outlasts(const ResultRow& row, const ResultRow& other) {
   });
 }
 
-// Ranks rows by the measure. In a ranking by time to the target, rows whose runs all missed it rank last.
+// Ranks rows that have the measure. In a ranking by time to the target, rows whose runs all missed it rank last.
 Ranking ranking_of(const KeyValues& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
   Ranking ranking{.point = values_text(point), .rows = {}};
   const bool of_times = is_time_to_target(measure);
   const std::optional<double> horizon_s = of_times ? target_horizon_s(rows) : std::nullopt;
   if (of_times && !horizon_s) return ranking;
   for (const ResultRow* row : rows) {
-    const std::optional<double> until_s = of_times ? missed_until_s(*row) : std::nullopt;
-    if (until_s) {
-      ranking.rows.push_back({.row = row, .mean = *until_s, .reached = 0, .is_missed = true});
-    } else if (const std::vector<double> values = values_of(*row, measure, horizon_s); !values.empty()) {
-      ranking.rows.push_back({.row = row, .mean = statistics(values).mean});
-      if (horizon_s) ranking.rows.back().reached = restricted_times(times_to_target(row->runs), *horizon_s).reached;
+    const std::vector<TimeToReach> times = times_to_target(row->runs);
+    if (!of_times) {
+      ranking.rows.push_back({.row = row, .mean = over(row->runs, measure.value).mean});
+    } else if (std::ranges::any_of(times, &TimeToReach::is_reached)) {
+      const RestrictedTimes restricted = restricted_times(times, *horizon_s);
+      ranking.rows.push_back({.row = row, .mean = statistics(restricted.times_s).mean, .reached = restricted.reached});
+    } else {
+      const double until_s = std::ranges::min(times, {}, &TimeToReach::time_s).time_s;
+      ranking.rows.push_back({.row = row, .mean = until_s, .reached = 0, .is_missed = true});
     }
   }
   const double sign = measure.better == Better::more ? -1 : 1;
@@ -151,16 +149,6 @@ std::string mean_text(const RankedRow& ranked, const Measure& measure) {
 }
 
 constexpr std::size_t preferred_width = 120;
-
-using Seeds = std::vector<RunSummary>;
-using Value = std::function<std::optional<double>(const RunSummary&)>;
-
-Statistics over(std::span<const RunSummary> seeds, const Value& value) {
-  std::vector<double> values;
-  for (const RunSummary& seed : seeds)
-    if (const auto found = value(seed)) values.push_back(*found);
-  return statistics(values);
-}
 
 // The mean with three digits and an SI prefix, which keeps a column of counts narrow.
 std::string scaled_text(const Statistics& statistics) {
@@ -367,8 +355,9 @@ std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& me
         fmt::format("cannot rank by {}: neither larger nor smaller values are better", measure.name));
   std::vector<const ResultRow*> ranked;
   for (const ResultRow& row : rows) {
-    const bool has_times = is_time_to_target(measure) && !times_to_target(row.runs).empty();
-    if (has_times || !values_of(row, measure, {}).empty()) ranked.push_back(&row);
+    const bool has_measure =
+        is_time_to_target(measure) ? !times_to_target(row.runs).empty() : over(row.runs, measure.value).n > 0;
+    if (has_measure) ranked.push_back(&row);
   }
   if (ranked.empty()) throw std::invalid_argument(fmt::format("no run has {}", measure.name));
   std::vector<Ranking> result;
