@@ -44,9 +44,7 @@ void finish_line(std::string& text, std::string& line) {
 // The cells, each changed by `change`, with `between` between them.
 template <typename Change>
 std::string joined(const std::vector<std::string>& cells, const char* between, Change change) {
-  std::string text;
-  for (const std::string& cell : cells) text += (&cell == &cells.front() ? "" : between) + change(cell);
-  return text;
+  return fmt::format("{}", fmt::join(cells | std::views::transform(change), between));
 }
 
 std::string in_markdown(const std::string& text) {
