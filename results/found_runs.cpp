@@ -293,22 +293,18 @@ const CsvRow* row_of(const std::vector<CsvRow>& table, const Run& run) {
   return named.size() == 1 ? named.front() : nullptr;
 }
 
-// A run with files of another schema version. All such runs of an experiment are reported in one fault.
-struct OtherSchema {
-  std::string version;
-  std::string experiment;  // the experiment's name in quotes, or its path
-};
-
-std::optional<OtherSchema> other_schema(const fs::path& directory) try {
+// The experiment (its name in quotes, or its path) and the schema version of a run with files of another version;
+// otherwise nullopt.
+std::optional<std::pair<std::string, std::string>> other_schema(const fs::path& directory) try {
   const std::string summary = read_file(directory / "summary.json").value_or("");
   auto version = other_schema_version(summary);
   if (!version) version = other_schema_version(read_file(directory / list_of_files).value_or(""));
   if (!version) return {};
   const auto json = Json::parse(summary, nullptr, false);
   const bool is_named = json.is_object() && json.contains("experiment") && json["experiment"].is_string();
-  return OtherSchema{*std::move(version), is_named
-                                              ? fmt::format("\"{}\"", printable(json["experiment"].get<std::string>()))
-                                              : directory.parent_path().string()};
+  return std::pair(is_named ? fmt::format("\"{}\"", printable(json["experiment"].get<std::string>()))
+                            : directory.parent_path().string(),
+                   *std::move(version));
 } catch (const std::exception&) {
   return {};  // read_run reports unreadable files
 }
@@ -534,7 +530,7 @@ bool was_made_by(const fs::path& directory, const std::string& call) try {
 RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& above) {
   RunsAndFaults read;
   std::vector<FoundRun>& runs = read.runs;
-  std::map<std::pair<std::string, std::string>, int> of_others;  // by experiment and version
+  std::map<std::pair<std::string, std::string>, int> of_others;  // by experiment and version, for one fault each
   std::vector<std::pair<fs::path, std::string>> of_phases;       // directories of common phases, and their faults
   std::vector<FoundRun> found, misplaced;
   const auto add_fault = [&](const fs::path& path, std::string fault) {
@@ -546,7 +542,7 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
   for (const fs::path& path : directories) {
     try {
       if (const auto other = other_schema(path))
-        ++of_others[{other->experiment, other->version}];
+        ++of_others[*other];
       else
         found.push_back(read_run(path));
     } catch (const std::exception& fault) {
