@@ -498,15 +498,16 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
                     must_be_one_of(against, std::vector<std::string>(known.begin(), known.end()))));
   }
   std::vector<PairedRow> result;
-  bool any_other = false, has_common_seed = false;
   for (const ResultRow& row : rows) {
     const ResultRow* other = is_meant(row) ? nullptr : row_to_compare_with(rows, row, against);
     if (!other) continue;
-    any_other = true;
-    const Pairs pairs = pairs_of(row, *other);
-    has_common_seed |= !pairs.own.empty();
-    result.push_back({.row = &row, .other = other, .measures = {}, .has_common_seed = !pairs.own.empty()});
+    const bool has_common_seed = !pairs_of(row, *other).own.empty();
+    result.push_back({.row = &row, .other = other, .measures = {}, .has_common_seed = has_common_seed});
   }
+  if (result.empty())
+    throw std::invalid_argument(fmt::format("there is no other method to compare with \"{}\"", against));
+  if (std::ranges::none_of(result, &PairedRow::has_common_seed))
+    throw std::invalid_argument(fmt::format("no run has a seed in common with a run of \"{}\"", against));
   const bool asks_for_times = std::ranges::find(measures, time_to_target, &Measure::name) != measures.end();
   const auto horizon_of = [&](const ResultRow* other) {
     std::vector<const ResultRow*> compared{other};
@@ -527,9 +528,6 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
     paired.other_missed =
         asks_for_times && !paired.nobody_reached && have_target(pairs.own) && none_reached(pairs.other);
   }
-  if (!has_common_seed)
-    throw std::invalid_argument(any_other ? fmt::format("no run has a seed in common with a run of \"{}\"", against)
-                                          : fmt::format("there is no other method to compare with \"{}\"", against));
   return result;
 }
 
