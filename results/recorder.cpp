@@ -502,10 +502,7 @@ void Recorder::evaluate(std::size_t index) {
   {
     const std::lock_guard lock(shared_->mutex);
     Asked& kept = shared_->all[index].asked;
-    asked.row = kept.row;
-    asked.models.swap(kept.models);
-    asked.recalibration.swap(kept.recalibration);
-    std::swap(asked.own, kept.own);
+    asked = std::exchange(kept, {.row = kept.row});
   }
   if (asked.models.empty()) return;  // time-only, or requested before
   std::vector<std::shared_ptr<Task>> tasks;
