@@ -814,16 +814,15 @@ class SweepOrder {
   std::map<Value, std::size_t> first_points_;  // the first point_index with each value
 };
 
-// For a label: the keys of `own` whose values differ from those of some of the groups, with these values.
-std::string differences(const std::map<std::string, std::string>& own, const std::vector<const Group*>& alike,
-                        const std::map<std::string, std::string>& (*of)(const Group&)) {
+// For a label: the keys of `own` whose values differ from those of some others, with these values.
+std::string differences(const Leaves& own, const std::vector<const Leaves*>& others) {
   std::string text;
   for (const auto& leaf : own) {
-    const auto differs = [&](const Group* other) {
-      const auto found = of(*other).find(leaf.first);
-      return found == of(*other).end() || found->second != leaf.second;
+    const auto differs = [&](const Leaves* other) {
+      const auto found = other->find(leaf.first);
+      return found == other->end() || found->second != leaf.second;
     };
-    if (std::ranges::any_of(alike, differs)) text += fmt::format(", {} = {}", leaf.first, leaf.second);
+    if (std::ranges::any_of(others, differs)) text += fmt::format(", {} = {}", leaf.first, leaf.second);
   }
   return text;
 }
@@ -832,18 +831,18 @@ std::string differences(const std::map<std::string, std::string>& own, const std
 void tell_apart(std::vector<Group>& groups) {
   std::vector<std::string> additions;
   for (const Group& group : groups) {
-    std::vector<const Group*> alike;
-    for (const Group& other : groups)
-      if (other.row.label == group.row.label ||
-          (other.row.method == group.row.method && other.sweep.size() > group.sweep.size() &&
-           is_part(group.sweep, other.sweep)))
-        alike.push_back(&other);
+    std::vector<const Leaves*> points, of_methods;
+    for (const Group& other : groups) {
+      const bool is_alike = other.row.label == group.row.label ||
+                            (other.row.method == group.row.method && other.sweep.size() > group.sweep.size() &&
+                             is_part(group.sweep, other.sweep));
+      if (!is_alike) continue;
+      points.push_back(&other.row.point);
+      of_methods.push_back(&other.of_method);
+    }
     std::string& addition = additions.emplace_back();
-    if (alike.size() < 2) continue;
-    addition = differences(
-        group.row.point, alike, [](const Group& other) -> const auto& { return other.row.point; });
-    addition += differences(
-        group.of_method, alike, [](const Group& other) -> const auto& { return other.of_method; });
+    if (points.size() < 2) continue;
+    addition = differences(group.row.point, points) + differences(group.of_method, of_methods);
     if (group.row.on_wall_clock) addition += ", under MPI";
   }
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].row.label += additions[i];
