@@ -19,12 +19,6 @@ StudentsT students_t(std::size_t n) { return StudentsT(static_cast<double>(n - 1
 
 double standard_error_of(const Statistics& values) { return values.std / std::sqrt(static_cast<double>(values.n)); }
 
-// P(T > t), or its limit if the values do not vary.
-double upper_tail(std::size_t n, double difference, double error) {
-  if (error == 0) return difference > 0 ? 0 : difference < 0 ? 1 : 0.5;
-  return boost::math::cdf(boost::math::complement(students_t(n), difference / error));
-}
-
 // From one choice of signs to the next only one sign changes (Gray code), so each choice costs one addition.
 double sign_flip_p_of(std::span<const double> differences) {
   double sum = 0, size = 0;
@@ -61,8 +55,10 @@ std::optional<Interval> interval_of_mean(std::span<const double> values, double 
 PairedDifference paired_difference(std::span<const double> differences) {
   const Statistics found = statistics(differences);
   PairedDifference result{.n = found.n, .mean = found.mean, .interval = interval_of_mean(differences)};
-  if (found.n > 1 && found.std > 0)
-    result.t_p = 2 * upper_tail(found.n, std::abs(found.mean), standard_error_of(found));
+  if (found.n > 1 && found.std > 0) {
+    const double t = std::abs(found.mean) / standard_error_of(found);
+    result.t_p = 2 * boost::math::cdf(boost::math::complement(students_t(found.n), t));
+  }
   if (found.n > 1 && found.n <= most_sign_flips) result.sign_flip_p = sign_flip_p_of(differences);
   return result;
 }
