@@ -312,9 +312,14 @@ using Numbers = std::vector<std::uint32_t>;
 class DividedDataset : public Dataset {
  public:
   DividedDataset(std::shared_ptr<const Dataset> inner, const ValidationOptions& options)
-      : inner_(std::move(inner)), size_(with_validation(inner_->size(), options)) {
-    const auto all = static_cast<std::size_t>(inner_->size().train);
-    Numbers order = permutation({.seed = options.seed, .purpose = Purpose::validation}, all);
+      : inner_(std::move(inner)), size_(inner_->size()) {
+    const std::int64_t all = size_.train, others = all - options.samples;
+    assert(options.samples >= 0 && others > 0);
+    assert(!options.subset || (*options.subset > 0 && *options.subset <= others));
+    size_.train = options.subset.value_or(others);
+    size_.validation = options.samples;
+    const RandomStream stream{.seed = options.seed, .purpose = Purpose::validation};
+    const Numbers order = permutation(stream, static_cast<std::size_t>(all));
     const auto end = order.begin() + options.samples;
     validation_.assign(order.begin(), end);
     train_.assign(end, end + size_.train);
@@ -487,14 +492,6 @@ std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOption
 }
 
 std::span<const DatasetRow> datasets() { return rows; }
-
-DatasetSize with_validation(DatasetSize size, const ValidationOptions& options) {
-  assert(options.samples >= 0 && options.samples < size.train);
-  assert(!options.subset || (*options.subset > 0 && *options.subset <= size.train - options.samples));
-  size.train = options.subset.value_or(size.train - options.samples);
-  size.validation = options.samples;
-  return size;
-}
 
 std::shared_ptr<const Dataset> with_validation(std::shared_ptr<const Dataset> inner, const ValidationOptions& options) {
   return std::make_shared<DividedDataset>(std::move(inner), options);

@@ -195,8 +195,6 @@ struct ValidationOptions {
   std::uint64_t seed = 0;
 };
 
-DatasetSize with_validation(DatasetSize size, const ValidationOptions& options);
-
 // Moves `samples` random training samples to Split::validation. The others, or a subset of them, become Split::train
 // and are renumbered in their order. Normalisation still uses the constants of all training samples.
 std::shared_ptr<const Dataset> with_validation(std::shared_ptr<const Dataset> inner, const ValidationOptions& options);
