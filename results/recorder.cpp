@@ -29,10 +29,6 @@ void visit_rounds(std::span<const GradientArrival> arrivals, const Visit& visit)
 
 constexpr const char* evaluated_consensus_distance_name = "evaluated_consensus_distance";
 
-[[noreturn]] void fail_as_diverged(Step step) {
-  throw Diverged(fmt::format("the model is not finite after step {}", step.value()));
-}
-
 // Makes one publication of the workers' own models. It has the largest step, and the time and counts of the latest
 // model. It contains no models in time-only runs. The mean model is not filled in.
 Publication as_publication(const std::map<Rank, WorkerModel>& models) {
@@ -349,7 +345,7 @@ void Recorder::on_publish(const Publication& publication) {
 void Recorder::throw_if_diverged() {
   if (!training_.is_divided()) {
     const std::lock_guard lock(shared_->mutex);
-    if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
+    if (shared_->diverged_at) throw Diverged(*shared_->diverged_at);
     return;
   }
   if (CheckpointLog::replays_here()) return;  // the original run did not throw here
@@ -357,7 +353,7 @@ void Recorder::throw_if_diverged() {
     for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
     const std::lock_guard lock(shared_->mutex);
     const MetricsRow& row = shared_->all[checked_].asked.row;
-    if (row.evaluation && !row.evaluation->finite) fail_as_diverged(row.step);
+    if (row.evaluation && !row.evaluation->finite) throw Diverged(row.step);
   }
 }
 

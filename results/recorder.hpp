@@ -74,7 +74,7 @@ std::string measurements_csv(std::span<const Measurement> rows);
 
 // Thrown to end a run whose model is not finite.
 struct Diverged : RunFailure {
-  using RunFailure::RunFailure;
+  explicit Diverged(Step after) : RunFailure("the model is not finite after step " + std::to_string(after.value())) {}
 };
 
 // The effect of dropping on the data: for each class and length, how many samples went into the model and how many

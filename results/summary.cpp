@@ -627,8 +627,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   static_cast<RunName&>(summary) = static_cast<const RunName&>(run);
   if (recording.diverged) {
     summary.status = RunStatus::diverged;
-    const std::string step = std::to_string(recording.metrics.back().step.value());
-    summary.reason = "the model is not finite after step " + step;
+    summary.reason = Diverged(recording.metrics.back().step).what();
   }
   summary.has_unshared_links = run.cluster.network && run.cluster.network->has_unshared_links();
   summary.commit = build_info().commit;
