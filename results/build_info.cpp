@@ -7,14 +7,12 @@
 namespace syncopate {
 
 const BuildInfo& build_info() {
-  static const BuildInfo info = [] {
-    constexpr std::string_view dirty = SYNCOPATE_DIRTY;
-    return BuildInfo{.version = SYNCOPATE_VERSION,
-                     .commit = SYNCOPATE_COMMIT,
-                     .dirty = dirty.empty() ? std::nullopt : std::optional(dirty == "true"),
-                     .compiler = SYNCOPATE_COMPILER,
-                     .flags = SYNCOPATE_FLAGS};
-  }();
+  constexpr std::string_view dirty = SYNCOPATE_DIRTY;
+  static const BuildInfo info{.version = SYNCOPATE_VERSION,
+                              .commit = SYNCOPATE_COMMIT,
+                              .dirty = dirty.empty() ? std::nullopt : std::optional(dirty == "true"),
+                              .compiler = SYNCOPATE_COMPILER,
+                              .flags = SYNCOPATE_FLAGS};
   return info;
 }
 
