@@ -61,15 +61,15 @@ class RowsDataset : public Dataset {
  public:
   RowsDataset(const DatasetSize& size, SampleRows train, SampleRows test, std::vector<PixelScale> scales)
       : size_(size), splits_{std::move(train), std::move(test)}, scales_(std::move(scales)) {
-    if (splits_[0].bytes && scales_.empty())
-      scales_ =
-          measured_scales({splits_[0].bytes, static_cast<std::size_t>(size.train * size.shape.features())}, size.shape);
+    if (splits_.train.bytes && scales_.empty())
+      scales_ = measured_scales({splits_.train.bytes, static_cast<std::size_t>(size.train * size.shape.features())},
+                                size.shape);
   }
 
   const DatasetSize& size() const override { return size_; }
 
   void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
-    const SampleRows& rows = of(split);
+    const SampleRows& rows = splits_[split];
     const auto features = static_cast<std::size_t>(size_.shape.features());
     // Rows are scattered in memory, so prefetching them halves the time of a gather.
     constexpr std::size_t ahead = 2;
@@ -90,20 +90,19 @@ class RowsDataset : public Dataset {
   void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const override {
     if (size_.targets == 0) return Dataset::gather_targets(split, samples, targets);
     for (const std::uint32_t sample : samples)
-      targets = std::copy_n(of(split).targets + sample * size_.targets, size_.targets, targets);
+      targets = std::copy_n(splits_[split].targets + sample * size_.targets, size_.targets, targets);
   }
 
   StoredImage stored_image(std::uint32_t sample) const override {
     const auto features = static_cast<std::size_t>(size_.shape.features());
-    return {.pixels = {splits_[0].bytes + sample * features, features}, .label = splits_[0].labels[sample]};
+    const SampleRows& rows = splits_.train;
+    return {.pixels = {rows.bytes + sample * features, features}, .label = rows.labels[sample]};
   }
   std::span<const PixelScale> pixel_scales() const override { return scales_; }
 
  private:
-  const SampleRows& of(Split split) const { return splits_[split == Split::train ? 0 : 1]; }
-
   DatasetSize size_;
-  std::array<SampleRows, 2> splits_;
+  Splits<SampleRows> splits_;
   std::vector<PixelScale> scales_;
 };
 

@@ -25,6 +25,14 @@ struct SampleShape {
   bool operator==(const SampleShape&) const = default;
 };
 
+// One value for the training set and one for the test set.
+template <typename Value>
+struct Splits {
+  Value train, test;
+
+  const Value& operator[](Split split) const { return split == Split::train ? train : test; }
+};
+
 struct TokenMarks {
   std::int32_t mask = -1;                    // replaces tokens that a masked language model must predict; -1: none
   std::vector<std::int32_t> never_masked{};  // such as those at a sequence's ends

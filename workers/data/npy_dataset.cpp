@@ -238,13 +238,9 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   return data;
 }
 
-struct BothSplits {
-  SplitData train, test;
-};
-
-BothSplits read_both(const path& directory, std::int32_t padding) {
-  BothSplits splits{.train = read_split(directory, Split::train, padding),
-                    .test = read_split(directory, Split::test, padding)};
+Splits<SplitData> read_both(const path& directory, std::int32_t padding) {
+  Splits<SplitData> splits{.train = read_split(directory, Split::train, padding),
+                           .test = read_split(directory, Split::test, padding)};
   const auto& [train, test] = splits;
   if (test.shape != train.shape && !(holds_tokens(test.x) && holds_tokens(train.x)))
     reject(test.files.x, fmt::format("has shape {}; must match the training set's, {}", text_of(test.x.shape()),
@@ -273,7 +269,7 @@ void note_padding(const SplitData& data, std::int32_t padding, std::vector<std::
       data.files.x.string(), padded, rows.count(), padded == 1 ? "s" : "", padding));
 }
 
-DatasetSize size_of(const BothSplits& splits, const TokenMarks& marks) {
+DatasetSize size_of(const Splits<SplitData>& splits, const TokenMarks& marks) {
   const auto& [train, test] = splits;
   const std::int64_t classes = std::max<std::int64_t>(2, 1 + std::max(train.largest_label, test.largest_label));
   DatasetSize size{.train = std::ssize(train.labels),
@@ -305,7 +301,7 @@ SampleRows rows_of(SplitData split) {
 }
 
 DatasetSize size_in(const path& directory, const TokenMarks& marks) {
-  const BothSplits splits = read_both(directory, marks.padding);
+  const Splits<SplitData> splits = read_both(directory, marks.padding);
   if (!holds_tokens(splits.train.x) && (marks.padding >= 0 || marks.mask >= 0 || !marks.never_masked.empty()))
     reject(splits.train.files.x,
            "contains no tokens (int32 or int64), so padding, mask and never_masked must be left out");
@@ -313,7 +309,7 @@ DatasetSize size_in(const path& directory, const TokenMarks& marks) {
 }
 
 std::shared_ptr<const Dataset> load_from(const path& directory, const TokenMarks& marks) {
-  BothSplits splits = read_both(directory, marks.padding);
+  Splits<SplitData> splits = read_both(directory, marks.padding);
   const DatasetSize size = size_of(splits, marks);
   if (!holds_tokens(splits.train.x))
     return make_dataset(size, rows_of(std::move(splits.train)), rows_of(std::move(splits.test)));

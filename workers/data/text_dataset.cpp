@@ -204,29 +204,27 @@ class TokenDataset : public Dataset {
  public:
   TokenDataset(const DatasetSize& size, TokenSequences train, TokenSequences test)
       : size_(size), splits_{std::move(train), std::move(test)} {
-    assert(size.train == of(Split::train).count() && size.test == of(Split::test).count());
+    assert(size.train == splits_.train.count() && size.test == splits_.test.count());
   }
 
   const DatasetSize& size() const override { return size_; }
 
   void gather(Split split, std::span<const std::uint32_t> samples, float*, std::int64_t* labels) const override {
-    for (const std::uint32_t sample : samples) *labels++ = of(split).label(sample);
+    for (const std::uint32_t sample : samples) *labels++ = splits_[split].label(sample);
   }
 
   std::span<const std::int32_t> tokens(Split split, std::uint32_t sample, const Visit&,
                                        std::vector<std::int32_t>&) const override {
-    return of(split).tokens(sample);
+    return splits_[split].tokens(sample);
   }
 
   std::span<const std::int32_t> token_labels(Split split, std::uint32_t sample) const override {
-    return of(split).token_labels(sample);
+    return splits_[split].token_labels(sample);
   }
 
  private:
-  const TokenSequences& of(Split split) const { return splits_[split == Split::train ? 0 : 1]; }
-
   DatasetSize size_;
-  std::array<TokenSequences, 2> splits_;
+  Splits<TokenSequences> splits_;
 };
 
 DatasetSize size_in(const TextSource& source, const TextOptions& options, const path& file) {
@@ -245,7 +243,7 @@ std::shared_ptr<const Dataset> load_from(const TextSource& source, const TextOpt
   for (const std::string& word : contents.words)
     numbers.emplace(word, special_tokens + static_cast<std::int32_t>(numbers.size()));
   const Corpus corpus = source.read(file);
-  std::array<TokenSequences, 2> splits;
+  Splits<TokenSequences> splits;
   std::vector<std::int32_t> tokens;
   for (const LabelledText& one : corpus.texts) {
     tokens.assign(1, token_of(SpecialToken::first));
@@ -254,11 +252,12 @@ std::shared_ptr<const Dataset> load_from(const TextSource& source, const TextOpt
       tokens.push_back(known == numbers.end() ? token_of(SpecialToken::unknown) : known->second);
     });
     tokens.push_back(token_of(SpecialToken::last));
-    splits[split_of(one.text, options.test_share) == Split::train ? 0 : 1].add(tokens, one.label);
+    const bool is_train = split_of(one.text, options.test_share) == Split::train;
+    (is_train ? splits.train : splits.test).add(tokens, one.label);
   }
-  if (splits[0].count() != contents.size.train || splits[1].count() != contents.size.test)
+  if (splits.train.count() != contents.size.train || splits.test.count() != contents.size.test)
     reject(file, "changed while it was being read; start the command again");
-  return make_token_dataset(with_marks(contents.size), std::move(splits[0]), std::move(splits[1]));
+  return make_token_dataset(with_marks(contents.size), std::move(splits.train), std::move(splits.test));
 }
 
 }  // namespace

@@ -122,8 +122,7 @@ constexpr std::uint8_t window_stream = 2;
 
 class TokenStream : public Dataset {
  public:
-  TokenStream(DatasetSize size, TokenWindows train, TokenWindows test)
-      : size_(std::move(size)), splits_{std::move(train), std::move(test)} {}
+  TokenStream(DatasetSize size, Splits<TokenWindows> windows) : size_(std::move(size)), windows_(std::move(windows)) {}
 
   const DatasetSize& size() const override { return size_; }
 
@@ -133,7 +132,7 @@ class TokenStream : public Dataset {
 
   std::span<const std::int32_t> tokens(Split split, std::uint32_t sample, const Visit& visit,
                                        std::vector<std::int32_t>& space) const override {
-    const TokenWindows& windows = splits_[split == Split::train ? 0 : 1];
+    const TokenWindows& windows = windows_[split];
     space.clear();
     if (split == Split::train && size_.draws_samples) {
       const RandomStream stream{.seed = visit.seed,
@@ -152,7 +151,7 @@ class TokenStream : public Dataset {
 
  private:
   DatasetSize size_;
-  std::array<TokenWindows, 2> splits_;
+  Splits<TokenWindows> windows_;
 };
 
 // Returns a pattern that matches only the text itself.
@@ -196,14 +195,10 @@ std::vector<path> matching(const path& directory, std::string_view key, const st
                      left_out > 0 ? fmt::format(" and {} more", left_out) : ""));
 }
 
-struct SplitFiles {
-  std::vector<path> train, test;
-};
-
-SplitFiles files_of(const path& directory, const TokenStreamOptions& options) {
+Splits<std::vector<path>> files_of(const path& directory, const TokenStreamOptions& options) {
   require_directory(directory, "must be a directory with token files");
-  SplitFiles files{.train = matching(directory, "train", options.train),
-                   .test = matching(directory, "test", options.test)};
+  Splits<std::vector<path>> files{.train = matching(directory, "train", options.train),
+                                  .test = matching(directory, "test", options.test)};
   for (const path& file : files.train)
     if (std::ranges::find(files.test, file) != files.test.end())
       reject(file, options.train == TokenStreamOptions().train ? "test" : "train",
@@ -259,28 +254,28 @@ std::int64_t vocabulary_of(std::span<const TokenFile> files, const TokenStreamOp
 
 struct Opened {
   DatasetSize size;
-  TokenWindows train, test;
+  Splits<TokenWindows> windows;
 };
 
 Opened opened(const path& directory, const TokenStreamOptions& options) {
-  const SplitFiles files = files_of(directory, options);
-  Opened result{.size = {}, .train = windows_of(files.train, options), .test = windows_of(files.test, options)};
-  const std::int64_t test_windows = result.test.windows();
+  const Splits<std::vector<path>> files = files_of(directory, options);
+  Opened result{.size = {}, .windows = {windows_of(files.train, options), windows_of(files.test, options)}};
+  const auto& [train, test] = result.windows;
+  const std::int64_t test_windows = test.windows();
   if (options.test_windows.value_or(0) > test_windows)
     reject(directory, "test_windows",
            fmt::format("its test files have {0} windows; `test_windows` must be at most {0}", test_windows));
   const std::int64_t width = options.context + 1;
   DatasetSize& size = result.size;
-  size.train = result.train.windows();
+  size.train = train.windows();
   size.test = options.test_windows.value_or(test_windows);
   size.shape = {.width = width,
-                .vocabulary = std::max(vocabulary_of(result.train.files(), options),
-                                       vocabulary_of(result.test.files(), options))};
+                .vocabulary = std::max(vocabulary_of(train.files(), options), vocabulary_of(test.files(), options))};
   size.is_mapped = true;
   size.draws_samples = options.random;
   size.shortest = width;
-  note_short_files(result.train.files(), options.context, size.notes);
-  note_short_files(result.test.files(), options.context, size.notes);
+  note_short_files(train.files(), options.context, size.notes);
+  note_short_files(test.files(), options.context, size.notes);
   return result;
 }
 
@@ -402,12 +397,12 @@ DirectoryFormat token_stream(const TokenStreamOptions& options) {
                                                 options.test_windows.value_or(0))};
   format.size = [options](const path& directory) { return opened(directory, options).size; };
   format.hash = [options](const path& directory) {
-    const SplitFiles files = files_of(directory, options);
+    const Splits<std::vector<path>> files = files_of(directory, options);
     return content_hash(digest_of_files(files.train) + digest_of_files(files.test));
   };
   format.load = [options](const path& directory) {
     Opened data = opened(directory, options);
-    return std::make_shared<const TokenStream>(std::move(data.size), std::move(data.train), std::move(data.test));
+    return std::make_shared<const TokenStream>(std::move(data.size), std::move(data.windows));
   };
   return format;
 }
