@@ -332,7 +332,7 @@ std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const Result
 constexpr std::array effect_names = {"value", "difference", "ratio", "best"};           // in Effect's order
 constexpr std::array verdict_names = {"reproduced", "not reproduced", "inconclusive"};  // in Verdict's order
 
-std::string class_name(const Claim& claim) { return claim_class_names.at(static_cast<std::size_t>(claim.claim_class)); }
+const char* name_of(ClaimClass of_class) { return claim_class_names.at(static_cast<std::size_t>(of_class)); }
 
 // The unit for readers: hours instead of seconds if the criterion's or a measured time is at least two hours.
 ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points) {
@@ -391,7 +391,7 @@ const char* tested_by(const Claim& claim) {
 
 // "headline (direction)", followed by a mark if the claim was added when results were known.
 std::string class_of(const Claim& claim) {
-  return fmt::format("{} ({}){}", class_name(claim), tested_by(claim), claim.added_after_results ? " +" : "");
+  return fmt::format("{} ({}){}", name_of(claim.claim_class), tested_by(claim), claim.added_after_results ? " +" : "");
 }
 
 struct VerdictCounts {
@@ -457,20 +457,16 @@ Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optiona
   if (!interval) return Verdict::inconclusive;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double none = effect == Effect::ratio ? 1 : 0;
+  const auto verdict = [](bool meets, bool misses) {
+    return meets ? Verdict::reproduced : misses ? Verdict::not_reproduced : Verdict::inconclusive;
+  };
   // `above` and `below` exclude their bound: an effect of exactly this size does not meet the criterion.
-  if (criterion.above)
-    return interval->low > *criterion.above     ? Verdict::reproduced
-           : interval->high <= *criterion.above ? Verdict::not_reproduced
-                                                : Verdict::inconclusive;
-  if (criterion.below)
-    return interval->high < *criterion.below   ? Verdict::reproduced
-           : interval->low >= *criterion.below ? Verdict::not_reproduced
-                                               : Verdict::inconclusive;
+  if (criterion.above) return verdict(interval->low > *criterion.above, interval->high <= *criterion.above);
+  if (criterion.below) return verdict(interval->high < *criterion.below, interval->low >= *criterion.below);
   const Interval wanted = criterion.margin ? Interval{none - *criterion.margin, none + *criterion.margin}
                                            : criterion.within.value_or(Interval{-infinity, infinity});
-  if (wanted.low <= interval->low && interval->high <= wanted.high) return Verdict::reproduced;
-  if (interval->high < wanted.low || wanted.high < interval->low) return Verdict::not_reproduced;
-  return Verdict::inconclusive;
+  return verdict(wanted.low <= interval->low && interval->high <= wanted.high,
+                 interval->high < wanted.low || wanted.high < interval->low);
 }
 
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows) {
@@ -658,8 +654,7 @@ std::string scoreboard_notes(std::span<const JudgedClaims> experiments) {
     }
   std::string text = all.text() + ".\n";
   for (const auto& [of_class, counts] : by_class)
-    if (by_class.size() > 1)
-      text += fmt::format("- {}: {}\n", claim_class_names.at(static_cast<std::size_t>(of_class)), counts.text());
+    if (by_class.size() > 1) text += fmt::format("- {}: {}\n", name_of(of_class), counts.text());
   if (by_class.size() > 1) text += "\n";
   if (const double by_chance = directions * significance_level / 2; by_chance >= 1)
     text += fmt::format(
