@@ -36,11 +36,17 @@ double number_of(const Claim& claim, const ResultRow& row, const RunSummary& run
   throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, run.seed, claim.measure));
 }
 
-// Throws if some runs did not reach `what` (the target, or a loss level), because their times are then unknown.
-void require_reached(std::size_t missed, std::size_t runs, const std::string& label, const std::string& what) {
-  if (missed > 0 && missed == runs) throw Inconclusive(fmt::format("no run of \"{}\" reached {}", label, what));
+[[noreturn]] void fail_without_target(const std::string& label) {
+  throw Inconclusive(fmt::format("no run of \"{}\" reached the target", label));
+}
+
+// Throws if some runs of the row did not reach the target, because their times are then unknown.
+void require_target(const Claim& claim, const ResultRow& row, const std::vector<const RunSummary*>& runs) {
+  const auto missed =
+      std::ranges::count_if(runs, [&](const RunSummary* run) { return missed_its_target(claim, *run); });
+  if (missed > 0 && missed == std::ssize(runs)) fail_without_target(row.label);
   if (missed > 0)
-    throw Inconclusive(fmt::format("{} of {} runs of \"{}\" did not reach {}", missed, runs, label, what));
+    throw Inconclusive(fmt::format("{} of {} runs of \"{}\" did not reach the target", missed, runs.size(), row.label));
 }
 
 double effect_of(Effect effect, double own, double other) {
@@ -113,13 +119,8 @@ BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other)
     throw Inconclusive(other ? fmt::format("\"{}\" and \"{}\" have no seed in common", row.label, other->label)
                              : fmt::format("\"{}\" has no finished run", row.label));
   if (other && is_equal_loss(claim.measure)) return at_equal_loss(claim, row, *other, pairs);
-  const auto require_target = [&](const ResultRow& of, const std::vector<const RunSummary*>& runs) {
-    const auto missed =
-        std::ranges::count_if(runs, [&](const RunSummary* run) { return missed_its_target(claim, *run); });
-    require_reached(static_cast<std::size_t>(missed), runs.size(), of.label, "the target");
-  };
-  require_target(row, pairs.own);
-  if (other) require_target(*other, pairs.other);
+  require_target(claim, row, pairs.own);
+  if (other) require_target(claim, *other, pairs.other);
   BySeed found;
   for (std::size_t i = 0; i < pairs.own.size(); ++i) {
     const double own = number_of(claim, row, *pairs.own[i]);
@@ -206,27 +207,24 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
 // For each seed, the value of the swept key at which the measure is best (the lowest such value if there are several).
 // A run that missed its target is never the best.
 BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own) {
-  const bool is_lowest = measure_named(claim.measure)->better == Better::less;
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  const double worst = is_lowest ? infinity : -infinity;     // for runs that did not reach their target
-  std::map<std::uint64_t, std::map<double, double>> points;  // by seed: the measure at each value of the key
+  constexpr double worst = std::numeric_limits<double>::infinity();  // for runs that did not reach their target
+  const double sign = measure_named(claim.measure)->better == Better::less ? 1 : -1;
+  std::map<std::uint64_t, std::map<double, double>> points;  // by seed and value of the key: the less, the better
   for (const ResultRow* row : own) {
     const double at = at_key(claim, *row);
     for (const RunSummary& run : row->runs)
-      points[run.seed][at] = missed_its_target(claim, run) ? worst : number_of(claim, *row, run);
+      points[run.seed][at] = missed_its_target(claim, run) ? worst : sign * number_of(claim, *row, run);
   }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
     if (of_seed.size() < own.size()) continue;  // this seed has no run at some point
-    const auto value = [](const auto& at) { return at.second; };
-    const auto best =
-        is_lowest ? std::ranges::min_element(of_seed, {}, value) : std::ranges::max_element(of_seed, {}, value);
+    const auto best = std::ranges::min_element(of_seed, {}, [](const auto& at) { return at.second; });
     if (std::isfinite(best->second)) found[seed] = best->first;
   }
   const auto missed_all = [&](const ResultRow* row) {
     return std::ranges::all_of(row->runs, [&](const RunSummary& run) { return missed_its_target(claim, run); });
   };
-  if (std::ranges::all_of(own, missed_all)) require_reached(1, 1, claim.method, "the target");
+  if (std::ranges::all_of(own, missed_all)) fail_without_target(claim.method);
   if (found.empty()) throw Inconclusive(fmt::format("no seed has a best value of {}", claim.over));
   return found;
 }
