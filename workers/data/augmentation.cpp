@@ -268,14 +268,15 @@ void sharpness(const ByteImage& image, double factor) {
 
 }  // namespace tone_change
 
-// One channel of an image. Rows and columns outside are replaced by the nearest ones inside.
+// One channel of an image.
 struct Plane {
   const std::uint8_t* pixels;
   std::int64_t height, width;
 
-  const std::uint8_t* row(std::int64_t y) const { return pixels + std::clamp<std::int64_t>(y, 0, height - 1) * width; }
-  std::size_t column(std::int64_t x) const {
-    return static_cast<std::size_t>(std::clamp<std::int64_t>(x, 0, width - 1));
+  // The pixel, or the nearest one inside.
+  std::uint8_t at(std::int64_t row, std::int64_t column) const {
+    return pixels[std::clamp<std::int64_t>(row, 0, height - 1) * width +
+                  std::clamp<std::int64_t>(column, 0, width - 1)];
   }
 };
 
@@ -304,10 +305,7 @@ std::uint8_t interpolated(const Plane& in, double x, double y) {
   const auto left = static_cast<std::int64_t>(std::floor(x)), top = static_cast<std::int64_t>(std::floor(y));
   const double share_x = x - static_cast<double>(left), share_y = y - static_cast<double>(top);
   const auto between = [](double a, double b, double share) { return a + (b - a) * share; };
-  const auto of_row = [&](std::int64_t row) {
-    const std::uint8_t* const pixels = in.row(row);
-    return between(pixels[in.column(left)], pixels[in.column(left + 1)], share_x);
-  };
+  const auto of_row = [&](std::int64_t row) { return between(in.at(row, left), in.at(row, left + 1), share_x); };
   return static_cast<std::uint8_t>(between(of_row(top), of_row(top + 1), share_y));
 }
 
