@@ -178,8 +178,6 @@ struct GaussianMixtureOptions {
 // Sample i has label i mod classes. Every number is a pure function of (seed, split, sample, feature).
 std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOptions& options, std::uint64_t seed);
 
-// The user's own data set: NumPy arrays x_train.npy, y_train.npy, x_test.npy and y_test.npy, which are memory-mapped.
-// README.md says which shapes and types they may have.
 inline constexpr std::int64_t largest_token = (1 << 24) - 1;
 
 // `marks`: the special tokens, if x contains tokens. The function `size` reads headers, labels and tokens.

@@ -73,7 +73,7 @@ EpochBatches bucketed(std::vector<std::uint32_t> order, std::span<const std::int
 enum class Batching {
   count,     // B samples in the given order, each with its own length
   padded,    // as `count`, but each sample takes the time of the longest one
-  packed,    // as many samples as fit a budget of tokens
+  packed,    // samples whose tokens fit a budget
   bucketed,  // B samples of similar length, each takes the time of the longest one
 };
 
@@ -89,7 +89,7 @@ struct SamplerOptions {
   std::int64_t token_budget = 0;                     // for packed micro-batches
   std::shared_ptr<const std::vector<std::int32_t>> lengths{};  // (n,)
   // Replaces every sample of a micro-batch by its longest sequence, so that computing it takes the time of a padded
-  // micro-batch. A copy has at most as many tokens to predict as the sample that it replaces. Only for measuring times;
+  // micro-batch. A copy has no more tokens to predict than the sample that it replaces. Only for measuring times;
   // needs lengths.
   bool repeats_longest = false;
 
