@@ -140,17 +140,13 @@ const char* key_that_changes_images(const Augmentation& augmentation) {
 }
 
 constexpr int tones = 256;
-using Table = std::array<std::uint8_t, tones>;
 
-template <typename Of>
-Table table_of(const Of& of) {
-  Table table{};
-  for (int tone = 0; tone < tones; ++tone) table[static_cast<std::size_t>(tone)] = of(tone);
-  return table;
-}
-
-void look_up(const Table& table, std::span<std::uint8_t> pixels) {
-  for (std::uint8_t& pixel : pixels) pixel = table[pixel];
+// Replaces each tone of the pixels by change(tone), which is called once per tone, in ascending order.
+template <typename Change>
+void change_tones(std::span<std::uint8_t> pixels, const Change& change) {
+  std::array<std::uint8_t, tones> changed{};
+  for (int tone = 0; tone < tones; ++tone) changed[static_cast<std::size_t>(tone)] = change(tone);
+  for (std::uint8_t& pixel : pixels) pixel = changed[pixel];
 }
 
 std::array<std::int64_t, tones> histogram(std::span<const std::uint8_t> pixels) {
@@ -209,8 +205,7 @@ void posterize(const ByteImage& image, int bits) {
 
 // Inverts pixels that are not below the threshold.
 void solarize(const ByteImage& image, double threshold) {
-  look_up(table_of([&](int tone) { return static_cast<std::uint8_t>(tone < threshold ? tone : 255 - tone); }),
-          image.pixels);
+  change_tones(image.pixels, [&](int tone) { return static_cast<std::uint8_t>(tone < threshold ? tone : 255 - tone); });
 }
 
 // Stretches each channel over 0 .. 255.
@@ -221,10 +216,9 @@ void autocontrast(const ByteImage& image) {
     const int darkest = *low, brightest = *high;
     if (brightest <= darkest) continue;
     const double scale = 255.0 / (brightest - darkest), offset = -darkest * scale;
-    look_up(table_of([&](int tone) {
-              return static_cast<std::uint8_t>(std::clamp(static_cast<int>(tone * scale + offset), 0, 255));
-            }),
-            plane);
+    change_tones(plane, [&](int tone) {
+      return static_cast<std::uint8_t>(std::clamp(static_cast<int>(tone * scale + offset), 0, 255));
+    });
   }
 }
 
@@ -237,22 +231,22 @@ void equalize(const ByteImage& image) {
     const auto step = (std::ssize(plane) - count[std::ranges::max(plane)]) / 255;
     if (step == 0) continue;
     std::int64_t below = step / 2;
-    Table table{};
-    for (std::size_t tone = 0; tone < tones; below += count[tone++])
-      table[tone] = static_cast<std::uint8_t>(std::min<std::int64_t>(below / step, 255));
-    look_up(table, plane);
+    change_tones(plane, [&](int tone) {
+      const std::int64_t before = std::exchange(below, below + count[static_cast<std::size_t>(tone)]);
+      return static_cast<std::uint8_t>(std::min<std::int64_t>(before / step, 255));
+    });
   }
 }
 
 void brightness(const ByteImage& image, double factor) {
-  look_up(table_of([&](int tone) { return blended(0, tone, static_cast<float>(factor)); }), image.pixels);
+  change_tones(image.pixels, [&](int tone) { return blended(0, tone, static_cast<float>(factor)); });
 }
 
 void contrast(const ByteImage& image, double factor) {
   const auto grey = grey_of(image);
   const auto sum = std::accumulate(grey.begin(), grey.end(), std::int64_t{0});
   const int mean = static_cast<int>(std::floor(static_cast<double>(sum) / static_cast<double>(grey.size()) + 0.5));
-  look_up(table_of([&](int tone) { return blended(mean, tone, static_cast<float>(factor)); }), image.pixels);
+  change_tones(image.pixels, [&](int tone) { return blended(mean, tone, static_cast<float>(factor)); });
 }
 
 void colour(const ByteImage& image, double factor) {
