@@ -495,14 +495,11 @@ std::vector<ExperimentFolder> experiment_folders(const fs::path& directory) {
   return {{.directory = directory, .runs = {directory}}};
 }
 
-std::optional<RunSummary> summary_of(const fs::path& directory, const std::string& hash) {
-  std::optional<std::string> text;
-  try {
-    text = read_file(directory / "summary.json");
-  } catch (const std::runtime_error&) {  // damage_of reports an unreadable file
-  }
-  auto summary = text ? summary_from_json(*text) : std::nullopt;
+std::optional<RunSummary> summary_of(const fs::path& directory, const std::string& hash) try {
+  auto summary = summary_from_json(read_file(directory / "summary.json").value_or(""));
   return summary && summary->hash == hash ? std::move(summary) : std::nullopt;
+} catch (const std::runtime_error&) {  // damage_of reports an unreadable file
+  return {};
 }
 
 std::optional<RunSummary> summary_of(const fs::path& directory, const Run& run) {
