@@ -73,14 +73,15 @@ class Aside {
   const LastAct leaves_nothing_hidden_{[this] { remove(); }};
 };
 
-// The time by the file system's clock, since hosts' clocks may differ.
-std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory) {
-  std::error_code error, ignored;
-  const fs::path probe = hidden_sibling(directory / "clock", partial_kind);
-  if (!fs::create_directory(probe, error) && error) return {};
-  const auto now = fs::last_write_time(probe, error);
-  fs::remove(probe, ignored);
-  return error ? std::nullopt : std::optional(now);
+// Creates a hidden directory and removes it. Returns its time by the file system's clock, since hosts' clocks may
+// differ. Sets `error` if the file system is full or read-only, which access() does not notice.
+fs::file_time_type probe(const fs::path& directory, std::error_code& error) {
+  const fs::path created = hidden_sibling(directory / "probe", partial_kind);
+  if (!fs::create_directory(created, error) && error) return {};
+  const auto now = fs::last_write_time(created, error);
+  std::error_code ignored;
+  fs::remove(created, ignored);
+  return now;
 }
 
 // Files of an unknown process are leftovers after this time without a change: a living one changes them within seconds.
@@ -90,8 +91,9 @@ bool has_not_changed_lately(const fs::path& path) {
   std::error_code error;
   if (fs::is_symlink(path, error)) return false;
   const auto changed = fs::last_write_time(path, error);
-  const auto now = time_of_file_system(path.parent_path());
-  return !error && now && *now - changed > lost_after;
+  if (error) return false;
+  const auto now = probe(path.parent_path(), error);
+  return !error && now - changed > lost_after;
 }
 
 // The hidden name if no process works on the file or directory any more; otherwise nullopt.
@@ -538,12 +540,9 @@ void require_usable(const fs::path& results, std::span<const Run> runs) {
   create(directory);
   for (const fs::path& folder : folders) require_access(folder);
   for (const Run& run : runs) require_access(run_directory(results, run, false));
-  // access() notices neither a full nor a read-only file system, so create a directory to find out.
-  const fs::path probe = hidden_sibling(directory / "probe", partial_kind);
   std::error_code error;
-  if (!fs::create_directory(probe, error) && error)
-    fault(directory, "cannot write into the results directory (--results names another one)", error);
-  fs::remove(probe, error);
+  probe(directory, error);
+  if (error) fault(directory, "cannot write into the results directory (--results names another one)", error);
 }
 
 int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
