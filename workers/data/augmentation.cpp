@@ -149,12 +149,6 @@ void change_tones(std::span<std::uint8_t> pixels, const Change& change) {
   for (std::uint8_t& pixel : pixels) pixel = changed[pixel];
 }
 
-std::array<std::int64_t, tones> histogram(std::span<const std::uint8_t> pixels) {
-  std::array<std::int64_t, tones> count{};
-  for (const std::uint8_t pixel : pixels) ++count[pixel];
-  return count;
-}
-
 // The grey image as Pillow computes it, with 16 fractional bits.
 std::vector<std::uint8_t> grey_of(const ByteImage& image) {
   const auto first = image.plane(0);
@@ -227,7 +221,8 @@ void autocontrast(const ByteImage& image) {
 void equalize(const ByteImage& image) {
   for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
     const auto plane = image.plane(channel);
-    const auto count = histogram(plane);
+    std::array<std::int64_t, tones> count{};
+    for (const std::uint8_t pixel : plane) ++count[pixel];
     const auto step = (std::ssize(plane) - count[std::ranges::max(plane)]) / 255;
     if (step == 0) continue;
     std::int64_t below = step / 2;
