@@ -28,9 +28,8 @@ struct ExperimentFolder {
 // with the folder .shared. Empty folders beside an experiment also count, since a process that starts creates one.
 std::vector<ExperimentFolder> experiment_folders(const std::filesystem::path& directory);
 
-// The summary in the directory if its run has this hash, even if it did not finish.
+// The summary in the directory if its run has this hash, or the configuration of `run`, even if it did not finish.
 std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const std::string& hash);
-// The summary in the directory if its run has the configuration of `run`, even if it did not finish.
 std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run);
 
 // Like summary_of, but only if that run finished, has all files that `run` asks for, and none of them is damaged. A

@@ -39,7 +39,7 @@ struct PairedDifference {
 };
 
 // The sign-flip permutation test (Fisher 1935) assumes that both signs of a difference are equally likely. Its p is the
-// share of the 2^n choices of signs whose mean is at least as far from 0 as the observed one, so at least 2 / 2^n.
+// share of the 2^n choices of signs whose mean is at least as far from 0 as the observed one. So p is at least 2 / 2^n.
 PairedDifference paired_difference(std::span<const double> differences);
 
 // p of the sign-flip test for the hypothesis that the expected value is `mean`; none if the test does not apply.
@@ -82,7 +82,7 @@ std::optional<double> least_squares_slope(std::span<const std::pair<double, doub
 
 // The number of steps to a target with other batches, from one run with measured noise scales of gradients.
 // Source:  McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": at noise scale N, a step of batch B
-//          makes 1 / (1 + N / B) of the progress of a full-gradient step, so S(B) = S_min (1 + N / B) for constant N.
+//          makes 1 / (1 + N / B) of the progress of a full-gradient step. So S(B) = S_min (1 + N / B) for constant N.
 //          Here each step has the last noise scale measured before it. Sums over the run's steps at its own batch b
 //          then give a line in 1 / B.
 // Differs: assumes that the learning rate suits every batch equally, and that gradients are of the current model.
