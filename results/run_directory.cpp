@@ -398,11 +398,8 @@ void Descriptor::sync() const {
   if (fsync(number_) != 0 && errno != EINVAL) fail("cannot sync", path_);
 }
 
-bool Descriptor::lock() const {
-  int result = 0;
-  do result = flock(number_, LOCK_EX);
-  while (result != 0 && errno == EINTR);
-  return result == 0;
+void Descriptor::lock() const {
+  while (flock(number_, LOCK_EX) != 0 && errno == EINTR) continue;
 }
 
 std::vector<fs::path> paths_in(const fs::path& directory, std::error_code& error) {

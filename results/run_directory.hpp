@@ -28,8 +28,8 @@ class Descriptor {
   // Ignores EINVAL: some file systems cannot sync directories, and need no sync.
   void sync() const;
   // Waits until no other process and no other Descriptor of this process holds the lock. The lock is released when this
-  // object is destroyed or the process ends. Returns false if the file system cannot lock directories (NFS).
-  bool lock() const;
+  // object is destroyed or the process ends. There is no lock if the file system cannot lock directories (NFS).
+  void lock() const;
 
  private:
   std::filesystem::path path_;

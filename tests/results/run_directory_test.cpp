@@ -506,7 +506,7 @@ TEST_F(PublishedDirectory, WhatIsNotDoneIsReplaced) {
 TEST_F(PublishedDirectory, WaitsForWhoHasLockedTheDirectoryAbove) {
   fs::create_directories(above_);
   auto other = std::make_unique<Descriptor>(above_, O_RDONLY | O_DIRECTORY);
-  ASSERT_TRUE(other->lock());
+  other->lock();
   auto published = std::async(std::launch::async, [this] { return publish("this"); });
   EXPECT_EQ(published.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
   EXPECT_FALSE(fs::exists(directory_));
