@@ -83,10 +83,9 @@ Number of_target(Summary run, Value value) {
   return run.time_to_target ? Number((*run.time_to_target).*value) : std::nullopt;
 }
 
-Number of_longest(Summary run, std::vector<double> KeptSamples::*of_bins) {
-  if (!run.samples_kept || ((*run.samples_kept).*of_bins).empty()) return {};
-  const double value = ((*run.samples_kept).*of_bins).back();
-  return std::isfinite(value) ? Number(value) : std::nullopt;
+Number longest_test_accuracy(Summary run) {
+  const bool is_known = run.samples_kept && !run.samples_kept->test_accuracy.empty();
+  return is_known ? unless_nan(run.samples_kept->test_accuracy.back()) : std::nullopt;
 }
 
 Number kept_share_of_longest(Summary run) {
@@ -508,7 +507,7 @@ std::span<const Measure> measures() {
        &RunSummary::hessian_trace_log_change},
       {"longest_test_accuracy", "accuracy of the longest %", "%",
        "Test accuracy on the longest of eight bins of sample lengths; needs `recording.samples`.", more, 100,
-       [](Summary run) { return of_longest(run, &KeptSamples::test_accuracy); }},
+       longest_test_accuracy},
       {"longest_kept_share", "the longest among kept %", "%",
        "Share of the longest bin among the samples that went into the model; needs `recording.samples`.", neither, 100,
        kept_share_of_longest},
