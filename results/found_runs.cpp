@@ -129,9 +129,7 @@ bool is_run_directory(const fs::path& path, const fs::path& above) {
   return is_misnamed_run(path) && std::ranges::none_of(path.lexically_relative(above), is_hidden);
 }
 
-bool is_among(const fs::path& path, const char* folder) {
-  return std::ranges::find(path, fs::path(folder)) != path.end();
-}
+bool is_among_trials(const fs::path& path) { return std::ranges::find(path, fs::path(trials_folder)) != path.end(); }
 
 std::vector<fs::path> run_directories(const fs::path& directory, bool with_trials) {
   const std::string expected = "; expected a directory that contains runs, such as results/runs/<experiment>";
@@ -147,7 +145,7 @@ std::vector<fs::path> run_directories(const fs::path& directory, bool with_trial
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
       looked_at = entry.path();
       if (is_run_directory(looked_at, directory) &&
-          (with_trials || !is_among(looked_at.lexically_relative(directory), trials_folder)))
+          (with_trials || !is_among_trials(looked_at.lexically_relative(directory))))
         found.push_back(looked_at);
     }
   } catch (const fs::filesystem_error& fault) {
@@ -327,7 +325,7 @@ FoundRun read_run(const fs::path& directory) {
   return {.directory = directory,
           .summary = std::move(*summary),
           .on_wall_clock = name_of(directory).find("-mpi") != std::string::npos,
-          .is_trial = is_among(fs::absolute(directory), trials_folder),
+          .is_trial = is_among_trials(fs::absolute(directory)),
           .configuration = std::move(configuration),
           .of_method = std::move(of_method)};
 }

@@ -173,7 +173,6 @@ std::optional<double> fall_of(const std::vector<Measurement>& measurements) {
   return unless_nan(measurements.front().value - measurements.back().value);
 }
 
-// The change of the logarithm from the second measurement to the last one, along the least-squares line.
 std::optional<double> log_change_of(const std::vector<Measurement>& measurements) {
   if (measurements.size() < 4) return {};
   std::vector<std::pair<double, double>> points;
