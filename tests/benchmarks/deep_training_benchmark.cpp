@@ -18,6 +18,7 @@
 #include "tests/benchmarks/simulated_training.hpp"
 #include "tests/workers/reference_resnet.hpp"
 #include "tests/workers/reference_vision_transformer.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/data/text_dataset.hpp"
 
@@ -116,7 +117,7 @@ void write_lines_of_one_length() {
   constexpr std::ptrdiff_t length = 16;
   std::ofstream lines(lines_of_one_length());
   for (std::uint32_t i = 0; i < glosses().size().train; ++i) {
-    const auto text = glosses().tokens(Split::train, i);
+    const auto text = sample_tokens(glosses(), Split::train, i);
     if (std::ssize(text) != length) continue;
     std::int64_t label = 0;
     glosses().gather(Split::train, {&i, 1}, nullptr, &label);

@@ -13,6 +13,7 @@
 #include "tests/algorithms/named_rounds.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
 #include "tests/workers/random_texts.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/batch.hpp"
@@ -107,7 +108,7 @@ class GptLoop {
   void gradient() {
     std::vector<torch::Tensor> rows;
     for (std::int64_t i = 0; i < batch_; ++i) {
-      const auto tokens = windows()->tokens(Split::train, static_cast<std::uint32_t>(next_++ % 512));
+      const auto tokens = sample_tokens(*windows(), Split::train, static_cast<std::uint32_t>(next_++ % 512));
       rows.push_back(torch::tensor(std::vector<std::int64_t>(tokens.begin(), tokens.end())));
     }
     module_.loss(torch::stack(rows)).backward();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/data/dataset.hpp"
 #include "workers/models/architectures.hpp"
 
@@ -25,7 +26,7 @@ struct TextTensors {
     lengths = torch::empty({n}, torch::kLong);
     labels = torch::empty({n}, torch::kLong);
     for (std::uint32_t i = 0; i < n; ++i) {
-      const auto text = dataset.tokens(Split::train, i);
+      const auto text = sample_tokens(dataset, Split::train, i);
       std::copy(text.begin(), text.end(), tokens.data_ptr<std::int64_t>() + i * longest);
       lengths.data_ptr<std::int64_t>()[i] = std::ssize(text);
       dataset.gather(Split::train, {&i, 1}, nullptr, labels.data_ptr<std::int64_t>() + i);

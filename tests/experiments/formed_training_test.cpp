@@ -17,6 +17,7 @@
 #include "experiments/execution/execution.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/workers/reference_text_transformer.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/base/random.hpp"
 #include "workers/data/text_dataset.hpp"
 
@@ -86,7 +87,7 @@ algorithm = "sync-sgd"
     ExperimentFile::TearDown();
   }
 
-  std::int64_t length(std::uint32_t sample) const { return std::ssize(data->tokens(Split::train, sample)); }
+  std::int64_t length(std::uint32_t sample) const { return std::ssize(sample_tokens(*data, Split::train, sample)); }
   std::int64_t label(std::uint32_t sample) const {
     std::int64_t label = 0;
     data->gather(Split::train, {&sample, 1}, nullptr, &label);
@@ -129,7 +130,7 @@ algorithm = "sync-sgd"
   Vector gradient_of(const Vector& at, const Texts& texts, double* loss = nullptr) const {
     set(at);
     for (const std::uint32_t sample : texts) {
-      const auto tokens = data->tokens(Split::train, sample);
+      const auto tokens = sample_tokens(*data, Split::train, sample);
       const auto logits =
           module->forward(torch::tensor(std::vector<std::int64_t>(tokens.begin(), tokens.end())).view({1, -1}));
       const auto of_text = at::cross_entropy_loss(logits, torch::tensor({label(sample)}));

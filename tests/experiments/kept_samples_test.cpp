@@ -15,6 +15,7 @@
 #include "results/summary.hpp"
 #include "tests/experiments/program.hpp"
 #include "tests/experiments/text_lines.hpp"
+#include "tests/workers/sample_tokens.hpp"
 
 namespace syncopate {
 namespace {
@@ -61,7 +62,7 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
       data->gather(Split::train, samples, nullptr, labels.data());
       for (std::size_t i = 0; i < samples.size(); ++i) {
         std::size_t bin = 0;
-        while (std::ssize(data->tokens(Split::train, samples[i])) > longest[bin]) ++bin;
+        while (std::ssize(sample_tokens(*data, Split::train, samples[i])) > longest[bin]) ++bin;
         const auto label = static_cast<std::size_t>(labels[i]);
         expected.by_class.kept[label] += kept;
         ++expected.by_class.offered[label];
@@ -85,7 +86,7 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
       std::vector<double> samples(longest.size());
       for (std::uint32_t sample = 0; sample < data->size().test; ++sample) {
         std::size_t bin = 0;
-        while (bin + 1 < longest.size() && std::ssize(data->tokens(Split::test, sample)) > longest[bin]) ++bin;
+        while (bin + 1 < longest.size() && std::ssize(sample_tokens(*data, Split::test, sample)) > longest[bin]) ++bin;
         ++samples[bin];
       }
       double sum = 0, right = 0;

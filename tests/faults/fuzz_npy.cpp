@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/faults/fuzzing.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/data/datasets.hpp"
 
 namespace syncopate {
@@ -27,7 +28,7 @@ void read_samples(const Dataset& data) {
     for (const float input : inputs) must(std::isfinite(input), "inputs are finite");
     if (size.targets > 0) data.gather_targets(split, samples, targets.data());
     for (const std::uint32_t sample : samples) {
-      for (const std::int32_t token : data.tokens(split, sample))
+      for (const std::int32_t token : sample_tokens(data, split, sample))
         must(token >= 0 && token < size.shape.vocabulary, "tokens are of the vocabulary");
       for (const std::int32_t label : data.token_labels(split, sample))
         must(label == ignored_label || (label >= 0 && label < size.token_classes), "tokens' labels are classes");

@@ -10,6 +10,7 @@
 #include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/random_texts.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/data/dataset.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/batch.hpp"
@@ -266,7 +267,7 @@ TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
   for (auto& parameter : parameters) parameter = parameter.to(torch::kDouble).requires_grad_();
   auto loss = torch::zeros({}, torch::kDouble);
   for (std::size_t i = 0; i < 5; ++i) {
-    const auto tokens = texts->tokens(Split::train, batch.samples[i]);
+    const auto tokens = sample_tokens(*texts, Split::train, batch.samples[i]);
     const auto length = static_cast<std::int64_t>(tokens.size());
     const auto mask = [&](std::int64_t first, std::int64_t rows) {
       std::vector<double> uniform(static_cast<std::size_t>(rows * width));

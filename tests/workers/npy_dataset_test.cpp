@@ -7,6 +7,7 @@
 
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/data/datasets.hpp"
 
 namespace syncopate {
@@ -119,11 +120,12 @@ TEST_F(NpyDataset, RowsOfTokensEndBeforeTheirPadding) {
     EXPECT_EQ(npy_arrays().size(directory_).shortest, 2) << "whole rows: those of the test set";
     EXPECT_EQ(dataset->size().marks.mask, 4);
     EXPECT_THAT(dataset->size().marks.never_masked, ElementsAre(1));
-    EXPECT_THAT(dataset->tokens(Split::train, 0), ElementsAre(5, 0, 2)) << "within a sequence it is a token";
-    EXPECT_THAT(dataset->tokens(Split::train, 1), ElementsAre(7, 7, 7, 7));
-    EXPECT_THAT(dataset->tokens(Split::train, 2), ElementsAre(3));
-    EXPECT_THAT(dataset->tokens(Split::test, 0), ElementsAre(9, 1));
-    EXPECT_THAT(npy_arrays().load(directory_)->tokens(Split::train, 2), ElementsAre(3, 0, 0, 0)) << "whole rows";
+    EXPECT_THAT(sample_tokens(*dataset, Split::train, 0), ElementsAre(5, 0, 2)) << "within a sequence it is a token";
+    EXPECT_THAT(sample_tokens(*dataset, Split::train, 1), ElementsAre(7, 7, 7, 7));
+    EXPECT_THAT(sample_tokens(*dataset, Split::train, 2), ElementsAre(3));
+    EXPECT_THAT(sample_tokens(*dataset, Split::test, 0), ElementsAre(9, 1));
+    EXPECT_THAT(sample_tokens(*npy_arrays().load(directory_), Split::train, 2), ElementsAre(3, 0, 0, 0))
+        << "whole rows";
     std::vector<std::int64_t> labels(2);
     dataset->gather(Split::train, std::vector<std::uint32_t>{2, 0}, nullptr, labels.data());
     EXPECT_THAT(labels, ElementsAre(1, 2));
@@ -165,7 +167,7 @@ TEST_F(NpyDataset, EachTokenMayHaveALabel) {
     EXPECT_EQ(size.token_classes, 7) << "the largest label is in the test set";
     EXPECT_EQ(size.shape, (SampleShape{.width = 4, .vocabulary = 10}));
   }
-  EXPECT_THAT(dataset->tokens(Split::train, 1), ElementsAre(4, 4));
+  EXPECT_THAT(sample_tokens(*dataset, Split::train, 1), ElementsAre(4, 4));
   EXPECT_THAT(dataset->token_labels(Split::train, 0), ElementsAre(1, -100, 0));
   EXPECT_THAT(dataset->token_labels(Split::train, 1), ElementsAre(-100, 2));
   EXPECT_THAT(dataset->token_labels(Split::train, 2), ElementsAre(-100, 0, -100, 1));
@@ -173,7 +175,7 @@ TEST_F(NpyDataset, EachTokenMayHaveALabel) {
   const auto divided = with_validation(dataset, {.samples = 1, .seed = 4});
   for (const auto& [split, samples] : {std::pair{Split::train, 2u}, {Split::validation, 1u}, {Split::test, 1u}})
     for (std::uint32_t sample = 0; sample < samples; ++sample)
-      EXPECT_EQ(divided->token_labels(split, sample).size(), divided->tokens(split, sample).size());
+      EXPECT_EQ(divided->token_labels(split, sample).size(), sample_tokens(*divided, split, sample).size());
   EXPECT_THAT(divided->token_labels(Split::test, 0), ElementsAre(-100, 6));
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/workers/random_texts.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/data/partition.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/batch.hpp"
@@ -41,10 +42,9 @@ TEST(PaddedTiming, AsksForTheNextTokensOfEachTextsOwnLength) {
   for (const MicroBatch& one : {MicroBatch{Rank{0}, 0, 0}, {Rank{1}, 3, 2}}) {
     std::vector<std::uint32_t> samples;
     own.append_samples(one, samples);
-    const auto length = [&](std::uint32_t sample) { return texts->tokens(Split::train, sample).size(); };
-    const auto whole = texts->tokens(Split::train, std::ranges::max(samples, {}, length));
-    // Texts cut to their own lengths have the same tokens to predict. Later tokens do not change an earlier place's
-    // output.
+    const auto length = [&](std::uint32_t sample) { return sample_tokens(*texts, Split::train, sample).size(); };
+    const auto whole = sample_tokens(*texts, Split::train, std::ranges::max(samples, {}, length));
+    // Texts cut to their own lengths have the same questions, and later tokens do not change an earlier place's output.
     TokenSequences cut;
     double targets = 0;
     for (const std::uint32_t sample : samples) {
@@ -65,7 +65,7 @@ TEST(PaddedTiming, AsksForTheNextTokensOfEachTextsOwnLength) {
 TEST(PaddedTiming, HidesNoPadding) {
   const TextTask task{.kind = Kind::masked_lm, .masking = {.share = 0.4}};
   for (std::uint32_t sample = 0; sample < 200; ++sample) {
-    const auto tokens = texts->tokens(Split::train, sample);
+    const auto tokens = sample_tokens(*texts, Split::train, sample);
     for (std::int32_t own = 2; own <= std::ssize(tokens); ++own) {
       const SampleBatch batch = ask(*texts, Split::train, {{.sample = sample, .asked = own}}, task, 3);
       const auto& sequences = std::get<SequenceBatch>(batch.inputs);

@@ -20,6 +20,7 @@
 #include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/random_texts.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "tests/workers/script_files.hpp"
 #include "workers/base/random.hpp"
 #include "workers/models/architectures.hpp"
@@ -665,7 +666,7 @@ struct Asked {
 };
 
 Asked ask_of(Kind kind, std::uint32_t sample, std::int64_t epoch) {
-  const auto tokens = texts->tokens(Split::train, sample);
+  const auto tokens = sample_tokens(*texts, Split::train, sample);
   Asked asked;
   if (kind == Kind::causal_lm) {
     asked.tokens.assign(tokens.begin(), tokens.end() - 1);
@@ -738,7 +739,8 @@ TEST_F(ScriptsOfTexts, FindHiddenAndNextTokens) {
 TEST_F(ScriptsOfTexts, AnEvaluationIsOverAllThatIsAskedFor) {
   const auto script = saved(decoder, before, {.task = {.kind = Kind::causal_lm}});
   std::int64_t targets = 0;
-  for (std::uint32_t sample = 0; sample < 50; ++sample) targets += std::ssize(texts->tokens(Split::test, sample)) - 1;
+  for (std::uint32_t sample = 0; sample < 50; ++sample)
+    targets += std::ssize(sample_tokens(*texts, Split::test, sample)) - 1;
   const auto theta = script->initial_parameters(1);
   EXPECT_EQ(script->evaluate(theta.data(), nullptr, Split::test, 0, 50).samples, targets);
 }
@@ -747,7 +749,7 @@ TEST_F(ScriptsOfTexts, LongerTextsAreCut) {
   const auto cut = [&](Split split, std::int64_t count) {
     TokenSequences sequences;
     for (std::uint32_t sample = 0; sample < count; ++sample) {
-      const auto tokens = texts->tokens(split, sample);
+      const auto tokens = sample_tokens(*texts, split, sample);
       std::int64_t label = 0;
       texts->gather(split, {&sample, 1}, nullptr, &label);
       sequences.add(tokens.first(std::min<std::size_t>(tokens.size(), 5)), label);

@@ -20,6 +20,7 @@
 #include "tests/workers/random_texts.hpp"
 #include "tests/workers/reference_gpt.hpp"
 #include "tests/workers/reference_text_transformer.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "tests/workers/script_files.hpp"
 #include "workers/base/random.hpp"
 #include "workers/data/datasets.hpp"
@@ -60,7 +61,7 @@ struct Case {
 };
 
 torch::Tensor tokens_of(const Dataset& texts, Split split, std::uint32_t sample) {
-  const auto tokens = texts.tokens(split, sample);
+  const auto tokens = sample_tokens(texts, split, sample);
   return torch::tensor(std::vector<std::int64_t>(tokens.begin(), tokens.end())).unsqueeze(0);
 }
 
@@ -105,7 +106,7 @@ std::shared_ptr<Case> transformer(const std::string& name, const TextTransformer
       one->ask = [=, &texts = *one->texts](Split split, std::uint32_t sample, std::int64_t epoch) {
         const auto is = tokens_of(texts, split, sample)[0];
         const MaskingOptions& masking = options.task.masking;
-        const MaskedText masked = mask(texts.tokens(split, sample), texts.size(), masking,
+        const MaskedText masked = mask(sample_tokens(texts, split, sample), texts.size(), masking,
                                        masking_stream(sampling.seed, split, sample, epoch, masking));
         const std::vector<std::int64_t> shown(masked.tokens.begin(), masked.tokens.end()),
             places(masked.places.begin(), masked.places.end());

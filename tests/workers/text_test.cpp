@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "tests/workers/idx_files.hpp"
+#include "tests/workers/sample_tokens.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/data/dataset.hpp"
@@ -67,7 +68,7 @@ TEST_F(TextDataset, ASampleIsItsWordsByNumberBetweenFirstAndLast) {
   std::map<std::size_t, int> lengths;
   for (const Split split : {Split::train, Split::test})
     for (std::uint32_t i = 0; i < size.samples(split); ++i) {
-      const auto tokens = dataset->tokens(split, i);
+      const auto tokens = sample_tokens(*dataset, split, i);
       ASSERT_GE(tokens.size(), 4u);
       ++lengths[tokens.size()];
       EXPECT_THAT(std::vector(tokens.begin(), tokens.begin() + 3), ElementsAre(first, testing::_, unknown));
@@ -95,7 +96,7 @@ TEST_F(TextDataset, LabelsStandBesideTheirTexts) {
     for (int j = 0; j < i % 7; ++j) text += " more";
     if (split_of(text, 0.5) == Split::test) continue;
     EXPECT_EQ(labels.at(sample), i % 3 == 0 ? 1 : 0) << text;
-    EXPECT_EQ(dataset->tokens(Split::train, numbers[sample]).size(), 4u + static_cast<unsigned>(i % 7));
+    EXPECT_EQ(sample_tokens(*dataset, Split::train, numbers[sample]).size(), 4u + static_cast<unsigned>(i % 7));
     ++sample;
   }
   EXPECT_EQ(sample, labels.size());
@@ -129,7 +130,7 @@ TEST_F(TextDataset, WordnetsGlossesAreOne) {
   std::size_t longest = 0;
   for (const Split split : {Split::train, Split::test})
     for (std::uint32_t i = 0; i < size.samples(split); ++i)
-      longest = std::max(longest, dataset->tokens(split, i).size());
+      longest = std::max(longest, sample_tokens(*dataset, split, i).size());
   EXPECT_EQ(size.shape.width, static_cast<std::int64_t>(longest));
 }
 

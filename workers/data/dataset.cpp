@@ -10,13 +10,6 @@
 
 namespace syncopate {
 
-std::span<const std::int32_t> Dataset::tokens(Split split, std::uint32_t sample) const {
-  std::vector<std::int32_t> space;
-  const auto result = tokens(split, sample, {}, space);
-  if (!space.empty()) throw std::logic_error("the tokens are not in memory");
-  return result;
-}
-
 std::int64_t Dataset::length(Split split, std::uint32_t sample) const {
   std::vector<std::int32_t> space;
   return std::ssize(tokens(split, sample, {}, space));

@@ -120,8 +120,6 @@ class Dataset {
                                                std::vector<std::int32_t>& /*space*/) const {
     return {};
   }
-  // For data sets that have all tokens in memory; throws std::logic_error for others.
-  std::span<const std::int32_t> tokens(Split split, std::uint32_t sample) const;
   // Returns the number of a sample's tokens, which is the same for all visits.
   virtual std::int64_t length(Split split, std::uint32_t sample) const;
 
