@@ -44,7 +44,8 @@ TEST(PaddedTiming, AsksForTheNextTokensOfEachTextsOwnLength) {
     own.append_samples(one, samples);
     const auto length = [&](std::uint32_t sample) { return sample_tokens(*texts, Split::train, sample).size(); };
     const auto whole = sample_tokens(*texts, Split::train, std::ranges::max(samples, {}, length));
-    // Texts cut to their own lengths have the same questions, and later tokens do not change an earlier place's output.
+    // Texts cut to their own lengths have the same tokens to predict. Later tokens do not change an earlier place's
+    // output.
     TokenSequences cut;
     double targets = 0;
     for (const std::uint32_t sample : samples) {
