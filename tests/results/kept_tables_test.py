@@ -108,6 +108,24 @@ class KeptTables(unittest.TestCase):
         self.assertEqual(tuple(map(int, said.groups())), (
             len(compared), verdicts["reproduced"], verdicts["not reproduced"], verdicts["inconclusive"]))
 
+    def test_the_page_counts_comparisons_that_are_questions_too(self):
+        claims = claims_of(name for table in self.sections.values() for name in experiments_in(table))
+        compared = {name: Counter(claim["verdict"] for claim in claims if claim["class"] == name and re.search(
+            r"QSR( \(.*\))? is more accurate than (synchronous SGD|data parallel training)$", claim["sentence"]))
+            for name in ("headline", "question")}
+        both = compared["headline"] + compared["question"]
+        headlines = Counter(claim["verdict"] for claim in claims if claim["class"] == "headline")
+        counted = headlines + compared["question"]
+        said = re.search(r"a headline (\d+) times.* a question, (\d+) times, .* Of all (\d+) claims (\d+) are "
+                         r"reproduced, (\d+) are not, and (\d+) are inconclusive. A headline has a verdict in (\d+) of "
+                         r"(\d+) cases; if the (\d+) questions are counted as headlines, in (\d+) of (\d+).",
+                         re.sub(r"\s+", " ", (KEPT / "README.md").read_text()))
+        questions = compared["question"].total()
+        self.assertEqual(tuple(map(int, said.groups())), (
+            compared["headline"].total(), questions, both.total(), both["reproduced"], both["not reproduced"],
+            both["inconclusive"], headlines.total() - headlines["inconclusive"], headlines.total(), questions,
+            counted.total() - counted["inconclusive"], counted.total()))
+
     def test_the_page_counts_quotations_by_certainty(self):
         claims = claims_of(name for table in self.sections.values() for name in experiments_in(table))
         said = re.search(r"Of (\d+) claims (\d+) quote a number or statement of a paper: "
