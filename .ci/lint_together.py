@@ -4,8 +4,8 @@
 
 Clang-tidy spends most of its time on other people's headers, so this script joins up to six sources into one file. If
 the joined sources do not compile (two define the same local name), or if clang-tidy finds something, it repeats this
-with each half, and so on. So all printed findings are those of a single source. It does not find missing includes;
-./dev lint without --since does. Exit status: 1 if clang-tidy finds something.
+with each half, and so on. So all printed findings are those of a single source. Missing includes are not found in
+joined sources; ./dev lint without --since finds them. Exit status: 1 if clang-tidy finds something.
 """
 import json
 import os

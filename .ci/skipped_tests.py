@@ -2,8 +2,8 @@
 """Names the skipped tests, and says how to run them. Usage: skipped_tests.py [--all] REPORT, where REPORT was written
 by ctest --output-junit.
 
-A test may be skipped only because the machine lacks something at the moment, and must give one of REASONS. If a test's
-own configuration (such as its number of ranks) does not allow it, it must not exist instead of being skipped.
+A test may be skipped only because the machine lacks something at the moment, and must give one of REASONS. A test that
+its own configuration (such as its number of ranks) rules out must not exist, instead of being skipped.
 
 Exit status: 1 if a test was skipped that this machine could have run; with --all, 1 if any test was skipped.
 """
