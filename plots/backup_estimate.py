@@ -1,8 +1,8 @@
 """The best number of backups: as estimated by Chen et al. 2016 (Figure 6), and as measured.
 
 The estimated time to the target is the number of steps to the target, interpolated between the measured N, times the
-mean arrival of the N-th gradient. The data are kept rows of two experiments. Usage: python -m plots.backup_estimate
-results/paper, which writes paper-backup-optimum/estimate.png there.
+mean arrival of the N-th gradient. The data are the rows of two experiments in results/paper. Usage: python -m
+plots.backup_estimate results/paper, which writes paper-backup-optimum/estimate.png there.
 """
 
 import csv
@@ -69,7 +69,7 @@ def estimate_figure(measured: dict[int, list[float]], estimated: dict[int, list[
     workers, seeds = plan["cluster"]["workers"], len(next(iter(measured.values())))
     sheet = Sheet([[Place(list(LOOKS), width=6.4, height=3.7)]], plan["description"],
                   f"{OPTIMUM}  ·  {workers} workers  ·  {plan['training']['model']} on {plan['training']['dataset']}  ·  "
-                  f"mean of {seeds} seeds, with its 95 % interval; the estimate's as a band", entitled=False)
+                  f"mean of {seeds} seeds, with its 95 % interval (for the estimate a band)", entitled=False)
     panel, ends = sheet.panels[0], {}
     for name, times in ((ESTIMATED, estimated), (MEASURED, measured)):
         look, bs = LOOKS[name], np.array(list(times))

@@ -19,7 +19,7 @@ from plots.terminal import printable, say
 SCHEMA_VERSION = 3
 VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # with the CSS classes of their badges
 HOUR_S, LEAST_HOURS = 3600, 2
-SHOWN_POINTS = 4  # most points of a claim in the table; if it has more, only the lowest and the highest are shown
+SHOWN_POINTS = 4  # most points of a claim in the table; of more points only the lowest and the highest are shown
 
 SURE = {"stated", "established"}  # certainties of numbers in the paper's own words; only these numbers get stars
 FIGURE = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*(%|x|times|×|s)?")
@@ -74,7 +74,7 @@ class Published:
 
     method: str
     measure: str
-    against: str  # the method by which a ratio divides; otherwise empty
+    against: str  # the method in the denominator of a ratio; otherwise empty
     where: dict[str, str]  # values of swept keys
     value: float  # in the measure's own unit
     source: str
@@ -105,7 +105,7 @@ def published(claim: dict) -> Published | None:
 
 @dataclass(frozen=True)
 class Expected:
-    """The range in which a theory has a measure of a method, by a claim."""
+    """The range that a claim of theory gives for a measure of a method."""
 
     method: str
     measure: str
@@ -248,7 +248,7 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
     if not shown:
         return None
     are_alike = any("margin" in claim["criterion"] for claim in shown)
-    subtitle += "  ·  mean and its 95 % interval" + ", 90 % for claims that two are alike" * are_alike
+    subtitle += "  ·  mean and its 95 % interval" + ", 90 % for claims that two methods are alike" * are_alike
     if without := len(claims) - len(shown):
         subtitle += f"  ·  {without} claim{'s' * (without > 1)} without a value"
     across = 2 if len(shown) > 4 and not style.page.is_column else 1

@@ -1,4 +1,5 @@
-"""Groups runs that belong in one picture, the methods of an experiment at a point of a sweep, and names the groups."""
+"""Groups the runs that belong in one picture, that is, the methods of an experiment at a point of a sweep. Names the
+groups."""
 
 import re
 from collections import defaultdict
@@ -131,7 +132,7 @@ def key_label(key: str) -> str:
 
 
 def key_name(key: str) -> str:
-    """The last part of the key, with its table's name if it is unclear without."""
+    """The last part of the key, with its table's name if it is unclear without that name."""
     *parents, last = key.split(".")
     if not parents or parents[-1] in SECTIONS or parents[-1].isdigit():
         return last
@@ -305,7 +306,7 @@ class Point:
     names: dict[str, str]
     config: dict[str, str]
     runs: list[Run] = field(default_factory=list)
-    own: dict[str, set[tuple]] = field(default_factory=lambda: defaultdict(set))  # by label: of runs with all names
+    own: dict[str, set[tuple]] = field(default_factory=lambda: defaultdict(set))  # by label: settings of runs with all names
     is_beside: bool = False  # whether its runs were made outside the sweep
     name: dict[str, str] = field(default_factory=dict)  # keys and values that distinguish the point from all others
 
@@ -332,7 +333,7 @@ def points_of(runs: list[Run]) -> list[Point]:
         else:
             partial.append(one)
     named = list(points.values())
-    targets = {}  # runs that differ only in the seed have the same ones
+    targets = {}  # runs that differ only in the seed have the same targets
     beside = []
     for one in partial:
         alike = (*one.names.items(), None, *one.config.items(), one.unused, one.label, one.own)
@@ -456,7 +457,7 @@ def own_training(run: Run) -> tuple[str, ...]:
 
 
 def without_common_phases(runs: list[Run]) -> list[Run]:
-    """The runs without common phases, from whose end methods count steps and time. So the two are not comparable."""
+    """Leaves out the runs of common phases: methods count steps and time from the end of their common phase."""
     if not any("common" in run.config.get("training", {}) for run in runs):
         return runs
     return [run for run in runs if method_label(run) != COMMON_PHASE]

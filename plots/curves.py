@@ -112,7 +112,7 @@ class Row:
     target_key: str
     rising: bool
     percent: bool
-    measure: str  # of the last model, as in claims
+    measure: str  # the measure of the last model, named as in claims
 
 
 ROWS = [Row("test_accuracy", "test accuracy", "target_accuracy", rising=True, percent=True, measure=ACCURACY.measure),
@@ -216,7 +216,7 @@ def present(methods: list[Method], names: tuple[str, ...]) -> list[Horizontal]:
 
 
 def without_repetition(methods: list[Method], horizontals: list[Horizontal]) -> list[Horizontal]:
-    """The axes without samples, if these show the same as steps."""
+    """The axes, without that of samples if it shows the same as that of steps."""
     steps, samples = HORIZONTALS["steps"], HORIZONTALS["samples"]
     per_step = [last_value(method, samples) / last for method in methods if (last := last_value(method, steps)) > 0]
     alike = [value for value in per_step if abs(value - np.median(per_step)) <= NEARLY * np.median(per_step)]
@@ -225,7 +225,7 @@ def without_repetition(methods: list[Method], horizontals: list[Horizontal]) -> 
 
 
 def best_order(methods: list[Method], horizontals: list[Horizontal]) -> list[Horizontal]:
-    """The axes, with the one along which the lines end closest to each other as the last: their names stand there."""
+    """The axes. The last one is that along which the lines end closest to each other: its panel has their names."""
     def together(along: Horizontal) -> float:
         ends = [last_value(method, along) for method in methods]
         return float(np.mean(ends)) / max(max(ends), 1e-300)

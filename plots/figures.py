@@ -65,7 +65,7 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
 
 
 def variant_beside(comparison: Comparison, comparisons: list[Comparison], before: bool = False) -> Comparison | None:
-    """If there are two variants, the other one if it comes after this one (or `before` it): one picture shows both."""
+    """The other one of two variants, if it comes after this one (or `before` it). One picture shows two variants."""
     def without(one: Comparison) -> tuple:
         return one.experiment, {key: value for key, value in one.point.items() if key != "variant"}
     pair = [one for one in comparisons if "variant" in one.point and without(one) == without(comparison)]

@@ -27,10 +27,10 @@ RANK = 0.27  # height of a ranking's row in inches
 
 COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "data sent in total", style.byte_unit)}
 BUDGETS = {"time": "seconds", "bytes": "bytes"}  # a budget of this kind gives all runs the same cost
-SIGNS = "  ·  rings: no method is cheaper or better without being worse in the other, by seed (Pareto front); bars: 95 % interval of a mean"
-SIGNS_OF_ONE = "  ·  rings: no method is cheaper or better without being worse in the other (Pareto front)"
-JOINED = "; grey line: the method at its dearer end is better, by 95 % intervals"
-JOINED_OF_ONE = "; grey line: joins them"
+SIGNS = "  ·  rings: Pareto front (no method is better in one measure and no worse in the other, by seed); bars: 95 % interval of a mean"
+SIGNS_OF_ONE = "  ·  rings: Pareto front (no method is better in one measure and no worse in the other)"
+JOINED = "; grey line: the costlier of its two methods is better, by 95 % intervals"
+JOINED_OF_ONE = "; grey line: joins the front"
 BEYOND = "; arrows: beyond the axis, with the value"
 HIDDEN = 0.7  # marks hide each other if their distance is less than this share of their size
 NUMBER = 0.2  # width of a point with its number, as a share of the panel's width
@@ -181,7 +181,7 @@ def ranking_figure(comparisons: list[Comparison], looks: dict[str, dict], headin
 
 
 def ranking(methods: list[Method], gain: Quantity) -> list[Method]:
-    """The methods of which all seeds were evaluated, the best first."""
+    """The methods with an evaluation of every seed, the best first."""
     there = means(methods, gain)
     return sorted((method for method in methods if method.name in there), key=lambda method: there[method.name],
                   reverse=gain is ACCURACY)

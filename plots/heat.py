@@ -1,4 +1,4 @@
-"""Grids: runs of an experiment that differ in two numbers. Their figure is a heat map per method, the best framed."""
+"""Grids: runs of an experiment that differ in two numbers. Their figure has a heat map per method; the best cell has a frame."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -109,8 +109,8 @@ def find_grids(comparisons: list[Comparison]) -> list[Grid]:
 
 
 def numbers_of(places: list[tuple]) -> dict[str, dict[str, float]]:
-    """The keys whose values are all numbers, of which at least two differ, and do not correspond one to one to an
-    earlier key's. Returns the number of each value, by key."""
+    """The keys whose values are all numbers, at least two of them different. Leaves out a key whose values correspond
+    one to one to those of an earlier key. Returns the number of each value, by key."""
     found: dict[str, dict[str, float]] = {}
     for key in dict.fromkeys(key for place, _, _ in places for key in place):
         if not all(key in place for place, _, _ in places):

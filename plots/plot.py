@@ -30,7 +30,7 @@ KINDS = tuple(NEEDS)
 FORMATS, COLUMNS, AXES = ("pdf", "svg", "png"), ("single", "double"), ("steps", "samples", "time", "bytes")
 AXES_OF = {"screen": None, "double": ("steps", "time", "bytes"), "single": ("time", "bytes")}  # if --axis is not given
 MOST_FIGURES = 100  # default of --limit; each figure takes about a second
-RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # lines of progress follow after this many, if there is no terminal
+RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # items per line of progress, if there is no terminal
 SHOWN = 8  # most values or labels in a message
 
 
@@ -49,7 +49,7 @@ class Request:
 
     @property
     def axes_side_by_side(self) -> tuple[str, ...]:
-        """The axes of curves of several comparisons: without --axis time alone, because each axis repeats all
+        """The axes of curves of several comparisons. Without --axis there is only time, because each axis repeats all
         panels."""
         return ("time",) if self.axes in (None, AXES_OF[self.page]) else self.axes
 
@@ -79,13 +79,13 @@ def read_request(arguments: list[str]) -> Request:
                         help=f"formats of the files: {', '.join(FORMATS)} [png,svg]")
     parser.add_argument("--axis", metavar="A,A", dest="axes", type=one_or_more(AXES),
                         help=f"horizontal axes of curves, in this order, and of fronts of final results: "
-                             f"{', '.join(AXES)} [all that do not repeat another; with --column those for which there is room]")
+                             f"{', '.join(AXES)} [all that do not repeat another axis; with --column those that fit]")
     parser.add_argument("--measure", metavar="M,M", dest="measures", action="append", type=labels, default=[],
                         help="in figures of sweeps, curves and bars only the panels of these measures, named as in claims "
                              "and in `syncopate table --measure`: --measure final_test_loss")
     parser.add_argument("--methods", metavar="M,M", action="append", type=labels, default=[],
-                        help='only these methods, by their labels: --methods "synchronous SGD,DropCompute"; one whose '
-                             "label has a comma in an option of its own, with a backslash before the comma")
+                        help='only these methods, by their labels: --methods "synchronous SGD,DropCompute"; a comma '
+                             "in a label needs a backslash before it")
     parser.add_argument("--column", choices=COLUMNS, help="draw for one or both columns of a paper, 3.4 or 7 inches wide: "
                                                           "small letters, no heading, names of lines in one legend below")
     parser.add_argument("--limit", metavar="N", type=positive, default=MOST_FIGURES,
@@ -197,7 +197,7 @@ def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comp
             say(f"left out, because it failed: {run.directory}")
     runs = [run for run in runs if run.summary.get("status") != "failed"]
     if not runs:
-        raise ResultsFault(f"{directory}: all runs have failed; expected at least one that has not")
+        raise ResultsFault(f"{directory}: all runs have failed; expected at least one finished run")
     comparisons = compare(choose_methods(runs, labels))
     older = [run.directory for comparison in comparisons for method in comparison.methods for run in method.older]
     for directory in dict.fromkeys(older):  # a run may belong to several points

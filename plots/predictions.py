@@ -42,7 +42,7 @@ def read_json(path: Path):
 @dataclass
 class Line:
     """The predictions for a method at the values of the swept key, by simulation and by the formula with the fewest
-    assumptions. If the key does not apply to the method, they are single predictions, with the key None."""
+    assumptions. If the key does not apply to the method, each dictionary has a single prediction, with the key None."""
 
     algorithm: str = ""
     method: str = ""  # decides the colour
@@ -186,6 +186,6 @@ def thresholds_figure(report: dict):
     panel.set_ylim(0, 1.35 * max(1.0, max(lines["S_eff"].max(), lines["S_eff by Eq. 6"].max())))
     panel.set_xlim(thresholds[0] / scale, thresholds[-1] / scale)
     panel.set_xlabel(f"threshold ({unit})")
-    panel.set_ylabel("times what it is without a threshold")
+    panel.set_ylabel("relative to no threshold")
     sheet.name_lines(panel, {name: (thresholds[-1] / scale, values[-1]) for name, values in lines.items()}, LOOKS)
     return sheet.finish()

@@ -55,7 +55,7 @@ def period_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
         panel.set_ylabel("period H (steps)")
         sheet.entitle(panel, panel_name(comparison, comparisons))
     if any(line.get_gid() == "last" for panel in sheet.panels for line in panel.lines):
-        sheet.subtitle += ", thin: the last one, cut off"
+        sheet.subtitle += ", thin: the last period, cut off"
     return sheet.finish()
 
 
@@ -188,7 +188,7 @@ def distributions_figure(methods: list[Method], looks: dict[str, dict], heading:
     if ITERATIONS not in panels:
         return None
     sheet = Sheet([[Place(list(styles) if title == ITERATIONS else [], width=5.2) for title in panels]], heading,
-                  without_band(subtitle) + "  ·  all seeds together; above: the means")
+                  without_band(subtitle) + "  ·  all seeds together; marks at the top: means")
     for panel, (title, lines) in zip(sheet.panels, panels.items()):
         dashed = {method.name: times for method in (other.methods if other else [])
                   if method.name in lines and len(times := times_of[title](method)) >= FEWEST_TIMES}
@@ -255,7 +255,7 @@ def say_beyond(panel, peaks: dict[str, tuple[float, float]], styles) -> None:
 
 
 def where_any(middles: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The intervals, without all but one of the empty ones at each end: lines along zero would hide each other."""
+    """The intervals, with at most one empty interval at each end, because lines along zero would hide each other."""
     some = np.flatnonzero(shares)
     shown = slice(max(0, some[0] - 1), some[-1] + 2) if len(some) else slice(None)
     return middles[shown], shares[shown]

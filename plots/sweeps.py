@@ -26,7 +26,7 @@ THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0,
 MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the mark where a seed missed the target
 MISSED_ROW = 0.05  # height of a row of such marks, as a share of the panel's height
 ALIKE = 1e-4  # values that differ by less than this share count as one
-# The middle of the range in which a theory has the mean, by a claim.
+# The mark at the middle of the range that a claim of theory gives for the mean.
 THEORY = {"linestyle": "none", "marker": "_", "color": style.INK, "markeredgecolor": style.INK, "markeredgewidth": 1.1, "zorder": 5}
 ALONE = 7.2, 3.9  # inches of a panel that is alone in its figure
 LEAST_ASSUMED = ""  # stands for the formula with the fewest assumptions, which may vary along the sweep
@@ -115,7 +115,7 @@ def numeric_keys(points: list[Comparison]) -> dict[str, dict[str, float]]:
 
 
 def number_of(name: str, value: str | None) -> float | None:
-    """The name as a number, or the value as a number if the name is none; None if neither is a number."""
+    """The name as a number, or else the value as a number; None if neither is a number."""
     return next((float(text) for text in (name, value) if text is not None and is_number(text)), None)
 
 
@@ -327,7 +327,8 @@ def is_one_value(sweep: Sweep, quantity: Quantity) -> bool:
 
 def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colours: dict[str, set[str]],
                   sources: list[str]) -> None:
-    """Fills the legend with lines without dots, and marks without lines. A formula of one method has its colour."""
+    """Fills the legend with lines without dots, and marks without lines. A formula that only one method has is in the
+    method's colour."""
     kinds = {line.get_gid() for panel in sheet.panels for line in panel.lines}
     entries = [({"linestyle": dash, "color": min(colours[name]) if len(colours[name]) == 1 else style.INK,
                  "linewidth": 0.58 * style.page.line}, formula_text(name, runs)) for name, dash in dashes.items() if colours[name]]
@@ -341,7 +342,7 @@ def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colou
         entries.append(({"linestyle": "none", "marker": "o", "color": "none", "markeredgecolor": style.INK,
                          "markeredgewidth": 1.2, "markersize": 1.6 * style.page.marker}, "best point"))
     if "theory" in kinds:
-        entries.append(({**THEORY, "markersize": 3 * style.page.marker}, "by theory: the middle of the range in its claim"))
+        entries.append(({**THEORY, "markersize": 3 * style.page.marker}, "by theory: the middle of the claim's range"))
     entries += [({"color": style.INK, **LOOK, "markersize": 1.6 * style.page.marker}, source)
                 for source in dict.fromkeys(sources)]
     sheet.entries = [plt.Line2D([], [], label=text, **look) for look, text in entries]
@@ -443,7 +444,7 @@ def draw_method(axis, sweep: Sweep, line: Line, quantity: Quantity, values: dict
 
 def formulas_of(run: Run, every: bool) -> dict[str, dict]:
     """The predictions of a run by formula, in the reverse order of the summary: the first makes the fewest assumptions,
-    and is the one in the table of results. Without `every` it is the only one, with the name LEAST_ASSUMED."""
+    and is the one in the table of results. Without `every` only the first is returned, with the name LEAST_ASSUMED."""
     formulas = (run.summary.get("predicted") or [])[::-1]
     if every:
         return {formula["formula"]: formula for formula in formulas}

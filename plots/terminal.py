@@ -75,7 +75,7 @@ def followed(items: list, what: str, every: int):
 
 def list_written(written: list[Path], told: str) -> int:
     """Prints the names of files. Returns the exit status, 1 if standard output is closed, full or without a reader."""
-    if sys.stdout is None:  # it was closed before Python began
+    if sys.stdout is None:  # standard output was closed before Python began
         say(f"{told}, but standard output is closed")
         return 1
     try:
@@ -108,7 +108,7 @@ def folder_aside(directory: Path):
 
 
 def this_machine() -> str:
-    """The ids of the boot and of the process namespace, which tell containers apart that share a directory."""
+    """The ids of the boot and of the process namespace, which distinguish containers that share a directory."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8") + os.readlink("/proc/self/ns/pid")
     except OSError:

@@ -35,7 +35,7 @@ ROW = 0.46  # height of a row of times in inches
 
 @dataclass
 class Margins:
-    """In inches: the figure's width, the room around its panels (above: with heading and legend), and gaps between."""
+    """In inches: the figure's width, the room around its panels (top: with heading and legend), and their gaps."""
 
     width: float
     left: float = 0.95
@@ -183,7 +183,7 @@ def describe_panel(axes, panel: Panel, look: dict) -> None:
 
 
 def share_text(share: float) -> str:
-    """The share as a percentage without decimals, but with one below 1 %, and at least 0.1 %."""
+    """The share as a percentage, at least 0.1 %: without decimals, or below 1 % with one decimal."""
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{max(100 * share, 0.1):.1f} %"
 
 
