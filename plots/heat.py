@@ -1,4 +1,4 @@
-"""Grids: runs of an experiment that differ in two numbers. Their figure is a heat map per method, the best cell framed."""
+"""Grids: runs of an experiment that differ in two numbers. Each method has a heat map, with the best cell framed."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field

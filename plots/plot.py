@@ -134,7 +134,7 @@ def key_and_value(text: str) -> tuple[str, str]:
 
 def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise ArgumentTypeError(f"found {text}; expected a number from 1 on")
+        raise ArgumentTypeError(f"found {text}; expected an integer of at least 1")
     return int(text)
 
 

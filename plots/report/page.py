@@ -360,8 +360,9 @@ def costs_frame(part: ExperimentPart) -> str:
     if not any(costs_of(comparison, part.looks) for comparison in part.comparisons):
         return ""
     several = any(len(method.runs) > 1 for comparison in part.comparisons for method in comparison.methods)
-    return ('<div class="costs"></div><p class="note">Until the first evaluation at the target, of methods that reached it with '
-            f"every seed: the lower left is better.{' Strokes: 95 % intervals of the means over the seeds.' * several}</p>")
+    return ('<div class="costs"></div><p class="note">Time and bytes until the first evaluation at the target, for methods that '
+            "reached the target with every seed. The lower left is better."
+            f"{' Strokes: 95 % intervals of the means over the seeds.' * several}</p>")
 
 
 def accounts_section(part: ExperimentPart) -> str:
@@ -371,9 +372,9 @@ def accounts_section(part: ExperimentPart) -> str:
     several = any(len(method.runs) > 1 for comparison in part.comparisons for method in comparison.methods)
     return ("".join(f'<div data-point="{number}"{" hidden" if number else ""}>{table}</div>'
                     for number, table in enumerate(tables))
-            + '<p class="note">What all workers together did, in shares of the worker-seconds of each method'
+            + '<p class="note">Activities of all workers, in shares of the worker-seconds of each method'
             + (", as means over the seeds" if several else "")
-            + '. The bars have one scale: a shorter one is a shorter run.</p>')
+            + '. All bars have one scale: a shorter bar is a shorter run.</p>')
 
 
 def timeline_frame(part: ExperimentPart) -> str:
@@ -459,7 +460,8 @@ def about_kept(directory: Path) -> str:
     command = f"<pre>./dev run {escaped(file)}\n./dev report results/runs/{escaped(directory.name)}</pre>" if (
         file := file_of(directory.name)) else ""
     return ('<p class="note">These are kept summaries of finished runs; the runs themselves are not here, and so there are no '
-            f"curves, accounts or configurations.{' With the runs the page has them:' if command else ''}</p>{command}{made_with(directory)}")
+            "curves, accounts or configurations."
+            f"{' To repeat the runs, and to get a page with all of these:' if command else ''}</p>{command}{made_with(directory)}")
 
 
 def made_with(directory: Path) -> str:

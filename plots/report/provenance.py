@@ -35,11 +35,11 @@ def configuration_section(comparisons: list[Comparison], file_name: str) -> str:
     first = comparisons[0]
     point = varied(comparisons)
     at = f" (at {escaped(', '.join(f'{key} = {value}' for key, value in first.point.items()))})" if first.point else ""
-    return ('<p class="note">What differs between the methods; what is left out is the same for all.</p>'
+    return ('<p class="note">Settings that differ between the methods; all other settings are equal.</p>'
             + method_settings(all_methods(comparisons))
             + (f'<p class="note">Other settings that vary:</p>{point}' if point else "")
             + f'<details><summary>The whole resolved configuration{at}</summary>'
-            + '<p class="note">All keys with their defaults; a file that can be run. Of paths outside of it the last name is left.</p>'
+            + '<p class="note">All keys with their defaults, as a file that can be run. Absolute paths are shortened to their last name.</p>'
             + f'<button type="button" class="save" data-name="{escaped(file_name)}.toml">Save as {escaped(file_name)}.toml'
             + f'</button><pre tabindex="0">{escaped_lines(experiment_file(first))}</pre></details>')
 
@@ -114,10 +114,10 @@ def tuning_table(tuning: dict) -> str:
     where = f", at {escaped(as_words(tuning['where'], ', '))} for all" if tuning["where"] else ""
     seeds = ", ".join(str(int(seed)) for seed in tuning["seeds"])
     heads = ('<th scope="col">method</th><th scope="col">chosen</th>'
-             f'<th scope="col">{escaped(tuning["measure"])} of the settings, what was chosen first</th>')
+             f'<th scope="col">{escaped(tuning["measure"])} of the settings, the chosen one first</th>')
     return (table_markup("Tuning", "settings tuning", heads, lines) +
-            f'<p class="note">Each setting was tried with the seeds {seeds}{where}, none of which the runs have; the one '
-            "with the best mean was run.</p>")
+            f'<p class="note">Each setting was tried with the seeds {seeds}{where}, which the runs do not use. The '
+            "setting with the best mean was run.</p>")
 
 
 def method_row(method: dict) -> str:

@@ -155,7 +155,7 @@ def read_results(program: str, directory: Path, experiment: str, against: str, a
             raise ResultsFault(str(fault)) from None
     rows = rows_of(text, experiment)
     if not rows:
-        raise ResultsFault(f"{directory}: no run of {experiment} has finished; expected at least one that has")
+        raise ResultsFault(f"{directory}: no run of {experiment} has finished; expected at least one finished run")
     return rows, text, why.removeprefix("--against: ")
 
 
