@@ -241,11 +241,13 @@ def judged_anew(file):
             continue
         series = equal_losses(file, claim) if is_equal_loss else effects(runs, claim)
         assert len(series) == len(claim["points"]), claim["sentence"]
-        # The file's rows are in another order, so a point's values are found by their mean.
+        # The file's rows are in another order, so a point's values are found by their mean. Of points with equal means
+        # the one with the nearest lower bound is taken.
         _, back = scales(effect_of(claim))
-        means = [back(mean_and_interval(values, {}, effect_of(claim))[0]) for values in series]
-        yield claim, [series[min(range(len(series)), key=lambda i, mean=point["mean"]: abs(means[i] - mean))]
-                      for point in claim["points"]]
+        found = [[back(number) for number in mean_and_interval(values, criterion_of(claim), effect_of(claim))[:2]]
+                 for values in series]
+        yield claim, [series[min(range(len(series)), key=lambda i, mean=point["mean"], low=point["interval"][0]: (
+            round(abs(found[i][0] - mean), 12), abs(found[i][1] - low)))] for point in claim["points"]]
 
 
 def criterion_of(claim):
