@@ -372,6 +372,10 @@ TEST(Outages, FaultsOfRecordingsNameFileAndLine) {
             "faults.csv:2: duration_s = -2; must be at least 0\nfaults.csv:3: start_s = -3; must be at least 0");
   EXPECT_THAT(fault("X,0.5,1,2\n"), testing::HasSubstr("faults.csv:2: node = 0.5; must be an integer"));
   EXPECT_THAT(fault("X,0,,2\n"), testing::HasSubstr("faults.csv:2"));
+  EXPECT_EQ(fault("X,gpu-17,1,2\nX,,1,2\nX,nan,1,2\n"),
+            "faults.csv:2: node = gpu-17; must be an integer from 0 to 1000000\n"
+            "faults.csv:3: node = nothing; must be an integer from 0 to 1000000\n"
+            "faults.csv:4: node = nan; must be an integer from 0 to 1000000");
   EXPECT_EQ(fault("X,0,9,1\nX,0,1,20\n"), "") << "neither order nor overlaps matter";
 }
 

@@ -74,9 +74,9 @@ bool concerns(const OutageEntry& entry, Rank worker) {
 
 }  // namespace
 
-FaultRecording::FaultRecording(const std::string& file, std::string_view content) {
+FaultRecording::FaultRecording(std::string file, std::string_view content) : file_(std::move(file)) {
   constexpr std::int64_t most_nodes = 1'000'000;
-  CsvRows rows(file, content, {"node", "start_s", "duration_s"});
+  CsvRows rows(file_, content, {{"node", std::nullopt, true}, "start_s", "duration_s"});
   bool has_rows = false;
   for (; rows.next(); has_rows = true) {
     const auto node = rows.integer(0, most_nodes);

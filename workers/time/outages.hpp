@@ -60,15 +60,17 @@ class FaultRecording {
   // Parses a file's content, compressed or not: comma-separated node, start_s, duration_s in any order, other columns
   // ignored, nodes numbered from 0. Rows need no order, and faults of a node may overlap. A fault that takes no time is
   // ignored. Throws FileFault, which names `file` and the line.
-  FaultRecording(const std::string& file, std::string_view content);
+  FaultRecording(std::string file, std::string_view content);
 
   struct Fault {
     double start_s, duration_s;
   };
   const std::vector<Fault>& of(int node) const;                   // by ascending start; none for nodes without rows
   int nodes() const { return static_cast<int>(faults_.size()); }  // the largest number, plus 1
+  const std::string& file() const { return file_; }
 
  private:
+  std::string file_;
   std::vector<std::vector<Fault>> faults_;
 };
 

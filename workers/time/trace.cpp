@@ -28,6 +28,12 @@ std::string_view trimmed(std::string_view text) {
 }
 
 constexpr std::size_t longest_shown = 80;
+
+// A value of a table as faults show it.
+std::string_view shown_value(std::string_view value) {
+  return value.empty() ? "nothing" : value.substr(0, longest_shown);
+}
+
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 constexpr std::int64_t most_steps = 1'000'000'000;
@@ -287,15 +293,22 @@ void CsvRows::split_row() {
   }
 }
 
+std::string_view CsvRows::text(std::size_t column) const {
+  const auto position = positions_[column];
+  return position && *position < cells_.size() ? cells_[*position] : std::string_view();
+}
+
 bool CsvRows::read_value(std::size_t column) {
   if (!positions_[column]) return true;  // the value is the default
-  const std::size_t position = *positions_[column];
-  const std::string_view text = position < cells_.size() ? cells_[position] : std::string_view();
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), values_[column]);
-  if (problem == std::errc() && end == text.data() + text.size() && std::isfinite(values_[column])) return true;
-  const bool has_comma = text.find(',') != text.npos;
-  fault(fmt::format("{} = {}; must be a finite number{}", wanted_[column].name,
-                    text.empty() ? "nothing" : text.substr(0, longest_shown),
+  const std::string_view value = text(column);
+  const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), values_[column]);
+  if (problem == std::errc() && end == value.data() + value.size() && std::isfinite(values_[column])) return true;
+  if (wanted_[column].takes_text) {
+    values_[column] = std::nan("");
+    return true;
+  }
+  const bool has_comma = value.find(',') != value.npos;
+  fault(fmt::format("{} = {}; must be a finite number{}", wanted_[column].name, shown_value(value),
                     has_comma ? ", with a decimal point and without thousands separators" : ""));
   return false;
 }
@@ -320,7 +333,7 @@ std::optional<std::int64_t> CsvRows::integer(std::size_t column, std::int64_t mo
   const double value = values_[column];
   if (value >= 0 && value <= static_cast<double>(most) && value == std::floor(value))
     return static_cast<std::int64_t>(value);
-  fault(fmt::format("{} = {}; must be an integer from 0 to {}", wanted_[column].name, value, most));
+  fault(fmt::format("{} = {}; must be an integer from 0 to {}", wanted_[column].name, shown_value(text(column)), most));
   return std::nullopt;
 }
 

@@ -60,11 +60,13 @@ class TableText : public std::streambuf {
 
 // A column to read. It is required, or has a default for files without it.
 struct CsvColumn {
-  CsvColumn(const char* name, std::optional<double> otherwise = {})  // NOLINT(google-explicit-constructor)
-      : name(name), otherwise(otherwise) {}
+  CsvColumn(const char* name, std::optional<double> otherwise = {},  // NOLINT(google-explicit-constructor)
+            bool takes_text = false)
+      : name(name), otherwise(otherwise), takes_text(takes_text) {}
 
   std::string name;
   std::optional<double> otherwise;
+  bool takes_text;  // whether a value may be any text; text that is not a finite number is NaN
 };
 
 // Reads numbers from comma-separated values, row by row. Columns are numbered as listed in the constructor; other
@@ -77,12 +79,13 @@ class CsvRows {
   // the file is not UTF-8 text or separates values by anything but commas. Also throws as TableText does.
   CsvRows(const std::string& file, std::string_view content, std::vector<CsvColumn> columns);
 
-  // Advances to the next row whose numbers are all finite; returns false at the end. Other rows are faults. Throws as
-  // TableText does.
+  // Advances to the next row whose numbers are all finite, except in columns that take text; returns false at the end.
+  // Other rows are faults. Throws as TableText does.
   bool next();
   // Returns the value if it is an integer from 0 to `most`; otherwise reports a fault.
   std::optional<std::int64_t> integer(std::size_t column, std::int64_t most);
   double number(std::size_t column) const { return values_[column]; }
+  std::string_view text(std::size_t column) const;  // as written in the row; empty if the column is missing
   // Whether the header has a column of this name. Call it before next().
   bool has_column(std::string_view name) const { return std::ranges::find(cells_, name) != cells_.end(); }
 
