@@ -167,6 +167,14 @@ TEST_F(ExperimentFile, OutagesAreScheduledOrRandomAndPartOfTheRun) {
   EXPECT_THAT(random.resolved_toml, HasSubstr("state = \"kept\""));
 }
 
+// The recording has nodes 0 to 230. The file has two methods and two seeds.
+TEST_F(ExperimentFile, RecordedNodesWithoutFaultsAreNotedOnce) {
+  const std::string recorded = "file=\"gpu-cluster-faults\", nodes=";
+  EXPECT_THAT(load({entry(recorded + "[0, 230, 1, 2]")}).file_notes, testing::IsEmpty());
+  EXPECT_THAT(load({entry(recorded + "[0, 231, 1, 2]")}).file_notes,
+              testing::ElementsAre("gpu-cluster-faults: has no fault of 1 of the 4 listed nodes, first of node 231"));
+}
+
 TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   const auto fault = [&](const std::string& keys, const std::string& expected) {
     EXPECT_THAT(faults({entry(keys)}), HasSubstr(expected));

@@ -359,6 +359,42 @@ TEST(Outages, RecordedNodesAreDrawnWithoutRepetition) {
   EXPECT_FALSE(orders[0] == orders[1] && orders[1] == orders[2]);
 }
 
+// Node 0's fault takes no time, and node 2 has none.
+TEST(Outages, NodesWithoutFaultsAreNoted) {
+  const auto faults = recording("X,1,40,20\nX,0,5,0\nX,3,100,1\n");
+  const auto listed = [&](std::vector<int> nodes) {
+    return OutagePlan(1, {{.when = RecordedOutages{.recording = faults, .nodes = std::move(nodes)}}}).notes_on_nodes(4);
+  };
+  EXPECT_THAT(listed({1, 3, 3, 1}), testing::IsEmpty());
+  EXPECT_THAT(listed({9, 2, 3, 9}),
+              testing::ElementsAre("faults.csv: has no fault of 2 of the 3 listed nodes, first of node 2"));
+  EXPECT_THAT(listed({0, 0, 0, 0}),
+              testing::ElementsAre("faults.csv: has no fault of 1 of the 1 listed nodes, first of node 0"));
+  const auto drawn = [](const std::shared_ptr<const FaultRecording>& recorded, std::vector<Rank> workers) {
+    const OutageEntry of_drawn{.workers = std::move(workers),
+                               .when = RecordedOutages{.recording = recorded, .node_count = 4}};
+    return OutagePlan(7, {{.when = RandomOutages{1, 1}}, of_drawn}).notes_on_nodes(4);
+  };
+  EXPECT_THAT(drawn(faults, {}), testing::IsEmpty()) << "the four workers draw all nodes";
+  EXPECT_THAT(drawn(faults, {Rank{3}, Rank{1}, Rank{0}}), testing::IsEmpty()) << "three draw node 1, node 3, or both";
+  EXPECT_THAT(drawn(recording("X,1,40,0\n"), {Rank{2}}),
+              testing::ElementsAre("faults.csv: has no fault of the nodes that the workers draw with seed 7"));
+}
+
+// A worker that draws its node alone gets a note with those seeds with which it has no outages.
+TEST(Outages, ANoteOnDrawnNodesMeansThatTheWorkersHaveNoOutages) {
+  const auto faults = recording("X,1,40,20\nX,3,100,1\n");
+  int noted = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const OutagePlan plan(seed,
+                          {{.workers = {Rank{2}}, .when = RecordedOutages{.recording = faults, .node_count = 4}}});
+    EXPECT_EQ(plan.notes_on_nodes(4).empty(), !all_of(plan, 2).empty()) << seed;
+    noted += plan.notes_on_nodes(4).empty() ? 0 : 1;
+  }
+  EXPECT_GT(noted, 0);
+  EXPECT_LT(noted, 20);
+}
+
 TEST(Outages, FaultsOfRecordingsNameFileAndLine) {
   const auto fault = [](const std::string& rows) -> std::string {
     try {

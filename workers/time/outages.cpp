@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/math/distributions/exponential.hpp>
 #include <cassert>
+#include <set>
 #include <utility>
 
 #include "workers/time/trace.hpp"
@@ -31,12 +32,26 @@ MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Dea
   return end_of_micro_batch(at - worked, duration, deadline);  // as if it had begun earlier by `worked`
 }
 
-// The node that the entry's worker number `place` follows. Drawn nodes are a permutation, so no two workers have the
-// same one.
-int node_of(const RecordedOutages& recorded, std::size_t place, RandomStream stream) {
-  if (!recorded.nodes.empty()) return recorded.nodes.at(place);
+// The stream of a worker's outages of an entry.
+RandomStream outage_stream(std::uint64_t seed, std::size_t entry, Rank worker) {
+  return {.seed = seed,
+          .purpose = Purpose::outage,
+          .stream = static_cast<std::uint8_t>(entry),
+          .worker = worker,
+          .step = Step{-1}};
+}
+
+// The nodes that the entry's workers draw, in their order, and the other nodes after them. It is a permutation, so no
+// two workers have the same node.
+std::vector<std::uint32_t> drawn_nodes(const RecordedOutages& recorded, RandomStream stream) {
   stream.worker = {};
-  return static_cast<int>(permutation(stream, static_cast<std::size_t>(recorded.node_count)).at(place));
+  return permutation(stream, static_cast<std::size_t>(recorded.node_count));
+}
+
+// The node that the entry's worker number `place` follows.
+int node_of(const RecordedOutages& recorded, std::size_t place, const RandomStream& stream) {
+  if (!recorded.nodes.empty()) return recorded.nodes.at(place);
+  return static_cast<int>(drawn_nodes(recorded, stream).at(place));
 }
 
 // The outages of one node, in order of time. The list may contain faults beyond the clock's range; no worker reaches
@@ -220,11 +235,7 @@ WorkerOutages OutagePlan::of(Rank worker) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const OutageEntry& entry = entries_[i];
     if (!concerns(entry, worker)) continue;
-    const RandomStream stream{.seed = seed_,
-                              .purpose = Purpose::outage,
-                              .stream = static_cast<std::uint8_t>(i),
-                              .worker = worker,
-                              .step = Step{-1}};
+    const RandomStream stream = outage_stream(seed_, i, worker);
     if (const auto* scheduled = std::get_if<ScheduledOutage>(&entry.when)) {
       const Time begin = later(start_time, scheduled->at);
       add(one_by_one({{begin, later(begin, scheduled->duration), entry.loses_state}}));
@@ -243,6 +254,28 @@ WorkerOutages OutagePlan::of(Rank worker) const {
 bool OutagePlan::loses_state(Rank worker) const {
   return !job_ && std::ranges::any_of(
                       entries_, [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
+}
+
+std::vector<std::string> OutagePlan::notes_on_nodes(int workers) const {
+  std::vector<std::string> notes;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const auto* recorded = std::get_if<RecordedOutages>(&entries_[i].when);
+    if (!recorded) continue;
+    const FaultRecording& recording = *recorded->recording;
+    const std::set<int> listed(recorded->nodes.begin(), recorded->nodes.end());
+    std::set<int> without = listed;
+    std::erase_if(without, [&](int node) { return !recording.of(node).empty(); });
+    if (!without.empty())
+      notes.push_back(fmt::format("{}: has no fault of {} of the {} listed nodes, first of node {}", recording.file(),
+                                  without.size(), listed.size(), *without.begin()));
+    if (!listed.empty()) continue;
+    auto drawn = drawn_nodes(*recorded, outage_stream(seed_, i, {}));
+    drawn.resize(entries_[i].workers.empty() ? static_cast<std::size_t>(workers) : entries_[i].workers.size());
+    if (std::ranges::all_of(drawn, [&](std::uint32_t node) { return recording.of(static_cast<int>(node)).empty(); }))
+      notes.push_back(
+          fmt::format("{}: has no fault of the nodes that the workers draw with seed {}", recording.file(), seed_));
+  }
+  return notes;
 }
 
 const Outage& WorkerOutages::next(Time time) {
