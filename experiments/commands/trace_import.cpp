@@ -264,34 +264,88 @@ std::size_t keep_common_steps(std::vector<ImportedRow>& rows) {
       std::ranges::count_if(workers_at, [&](const auto& step) { return step.second.size() < workers.size(); }));
 }
 
+// One step of all workers.
+struct StepTimes {
+  double sum_s = 0, slowest_s = 0;
+  bool is_complete = true;  // every worker has as many micro-batches as in any of its steps
+};
+
+// The steps that are complete. A worker's time in another step is unknown. `micro_batches`: [worker], in any step.
+std::vector<StepTimes> complete_steps(const std::vector<ImportedRow>& rows, std::int64_t steps,
+                                      const std::vector<std::int64_t>& micro_batches) {
+  struct WorkerStep {
+    double duration_s = 0;
+    std::int64_t recorded = 0;  // number of micro-batches
+  };
+  std::map<std::pair<std::int64_t, std::int64_t>, WorkerStep> of_workers;  // by step and worker
+  for (const ImportedRow& row : rows) {
+    WorkerStep& own = of_workers[{row.step, row.worker}];
+    own.duration_s += row.duration_s;
+    ++own.recorded;
+  }
+  std::vector<StepTimes> times(static_cast<std::size_t>(steps));
+  for (const auto& [place, own] : of_workers) {
+    StepTimes& step = times[static_cast<std::size_t>(place.first)];
+    step.sum_s += own.duration_s;
+    step.slowest_s = std::max(step.slowest_s, own.duration_s);
+    if (own.recorded < micro_batches[static_cast<std::size_t>(place.second)]) step.is_complete = false;
+  }
+  std::erase_if(times, [](const StepTimes& step) { return !step.is_complete; });
+  return times;
+}
+
+// The mean and the slowest worker's time of a step, as far as they are known.
+std::string comparison_of(const std::vector<StepTimes>& complete, std::int64_t steps, std::int64_t workers) {
+  if (complete.empty()) return "no step has all micro-batches of every worker, so steps are not compared\n";
+  const auto count = static_cast<double>(complete.size());
+  double sum_s = 0, sum_of_slowest_s = 0;
+  for (const StepTimes& step : complete) {
+    sum_s += step.sum_s;
+    sum_of_slowest_s += step.slowest_s;
+  }
+  const double mean_s = sum_s / (static_cast<double>(workers) * count), mean_slowest_s = sum_of_slowest_s / count;
+  const std::string where =
+      std::ssize(complete) == steps
+          ? ""
+          : fmt::format("in {} of {} steps every worker has all its micro-batches; there ", complete.size(), steps);
+  return fmt::format("{}a worker's step takes {} s on average, the slowest worker's {} s: {} times as long\n", where,
+                     shown_number(mean_s), shown_number(mean_slowest_s),
+                     with_decimals(mean_s > 0 ? mean_slowest_s / mean_s : 1, 3));
+}
+
+// A line if some workers have more micro-batches per step than others.
+std::string differences_of(const std::vector<std::int64_t>& micro_batches) {
+  std::map<std::int64_t, std::vector<std::size_t>> workers_with;
+  for (std::size_t worker = 0; worker < micro_batches.size(); ++worker)
+    workers_with[micro_batches[worker]].push_back(worker);
+  if (workers_with.size() == 1) return {};
+  std::vector<std::string> parts;
+  for (const auto& [number, workers] : workers_with)
+    parts.push_back(fmt::format("{} (worker {}{})", number, workers.front(),
+                                workers.size() > 1 ? fmt::format(" and {} more", workers.size() - 1) : ""));
+  return fmt::format("workers differ in micro-batches per step: {}\n", fmt::join(parts, ", "));
+}
+
 std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_out) {
-  std::int64_t workers = 0, steps = 0, micro_batches = 0;
-  std::map<std::pair<std::int64_t, std::int64_t>, double> step_s;  // by step and worker
+  const std::int64_t workers = rows.back().worker + 1;  // rows are sorted by worker
+  std::vector<std::int64_t> micro_batches_of(static_cast<std::size_t>(workers));
+  std::int64_t steps = 0;
   double sum_s = 0;
   for (const ImportedRow& row : rows) {
-    workers = std::max(workers, row.worker + 1);
+    std::int64_t& own = micro_batches_of[static_cast<std::size_t>(row.worker)];
+    own = std::max(own, row.micro_batch + 1);
     steps = std::max(steps, row.step + 1);
-    micro_batches = std::max(micro_batches, row.micro_batch + 1);
-    step_s[{row.step, row.worker}] += row.duration_s;
     sum_s += row.duration_s;
   }
-  std::vector<double> slowest_s(static_cast<std::size_t>(steps));
-  for (const auto& [place, duration_s] : step_s)
-    slowest_s[static_cast<std::size_t>(place.first)] =
-        std::max(slowest_s[static_cast<std::size_t>(place.first)], duration_s);
-  double sum_of_slowest_s = 0;
-  for (const double duration_s : slowest_s) sum_of_slowest_s += duration_s;
-  const double mean_step_s = sum_s / static_cast<double>(workers * steps);
-  const double mean_slowest_s = sum_of_slowest_s / static_cast<double>(steps);
-  std::string text = fmt::format(
-      "{}, {}, {} per step; {} s each on average\n"
-      "a worker's step takes {} s on average, the slowest worker's {} s: {} times as long\n",
-      counted(workers, "worker"), counted(steps, "step"), counted(micro_batches, "micro-batch"),
-      shown_number(sum_s / static_cast<double>(rows.size())), shown_number(mean_step_s), shown_number(mean_slowest_s),
-      with_decimals(mean_step_s > 0 ? mean_slowest_s / mean_step_s : 1, 3));
+  const std::int64_t micro_batches = std::ranges::max(micro_batches_of);
+  std::string text =
+      fmt::format("{}, {}, {} per step; {} s each on average\n", counted(workers, "worker"), counted(steps, "step"),
+                  counted(micro_batches, "micro-batch"), shown_number(sum_s / static_cast<double>(rows.size())));
+  text += comparison_of(complete_steps(rows, steps, micro_batches_of), steps, workers);
   if (const std::int64_t missing = workers * steps * micro_batches - std::ssize(rows); missing > 0)
     text += fmt::format("{} of {} micro-batches {} no duration; a run that needs one fails\n", missing,
                         workers * steps * micro_batches, missing == 1 ? "has" : "have");
+  text += differences_of(micro_batches_of);
   if (left_out == 1) text += "1 step is left out: not every worker has it\n";
   if (left_out > 1) text += fmt::format("{} steps are left out: not every worker has them\n", left_out);
   return text;

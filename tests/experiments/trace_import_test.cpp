@@ -156,6 +156,38 @@ TEST_F(TraceImport, CountsMicroBatchesWithoutDuration) {
   EXPECT_THAT(outcome.out, HasSubstr("1 of 4 micro-batches has no duration; a run that needs one fails\n"));
 }
 
+// Micro-batches take 1 s on worker 0 and 2 s on worker 1. Worker 1 lacks one in step 1.
+TEST_F(TraceImport, ComparesWorkersInStepsThatLackNoMicroBatch) {
+  const std::string first = "worker,step,micro_batch,duration_s\n0,0,0,1\n0,0,1,1\n1,0,0,2\n1,0,1,2\n";
+  write("times.csv", first + "0,1,0,1\n0,1,1,1\n1,1,0,2\n0,2,0,1\n0,2,1,1\n1,2,0,2\n1,2,1,2\n");
+  EXPECT_THAT(syncopate("trace import times.csv -o run.csv").out,
+              HasSubstr("\nin 2 of 3 steps every worker has all its micro-batches; there a worker's step takes 3 s on "
+                        "average, the slowest worker's 4 s: 1.333 times as long\n"));
+  write("holes.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n1,0,0,1\n1,0,1,1\n0,1,0,1\n0,1,1,1\n1,1,1,1\n");
+  EXPECT_THAT(syncopate("trace import holes.csv -o run.csv").out,
+              AllOf(HasSubstr("\nno step has all micro-batches of every worker, so steps are not compared\n"),
+                    Not(HasSubstr("times as long"))));
+}
+
+// Micro-batches take 1 s.
+TEST_F(TraceImport, SaysWhichWorkersDifferInMicroBatchesPerStep) {
+  const auto summary = [&](const std::vector<int>& micro_batches) {
+    std::string rows = "worker,step,micro_batch,duration_s\n";
+    for (int step = 0; step < 3; ++step)
+      for (std::size_t worker = 0; worker < micro_batches.size(); ++worker)
+        for (int number = 0; number < micro_batches[worker]; ++number)
+          rows += fmt::format("{},{},{},1\n", worker, step, number);
+    write("times.csv", rows);
+    return syncopate("trace import times.csv -o run.csv").out;
+  };
+  EXPECT_THAT(summary({2, 3}),
+              AllOf(HasSubstr("\na worker's step takes 2.5 s on average, the slowest worker's 3 s: 1.200 times"),
+                    HasSubstr("\n3 of 18 micro-batches have no duration; a run that needs one fails\n"),
+                    HasSubstr("\nworkers differ in micro-batches per step: 2 (worker 0), 3 (worker 1)\n")));
+  EXPECT_THAT(summary({3, 2, 3, 3}), HasSubstr("per step: 2 (worker 1), 3 (worker 0 and 2 more)\n"));
+  EXPECT_THAT(summary({3, 3}), Not(HasSubstr("differ")));
+}
+
 TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {
   const auto fault = [&](const std::string& arguments) {
     const ProgramOutcome outcome = syncopate("trace import " + arguments + " -o out.csv");
