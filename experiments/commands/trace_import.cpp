@@ -2,10 +2,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <istream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <set>
 #include <streambuf>
 #include <tuple>
@@ -29,6 +31,11 @@ struct ImportedRow {
   std::int64_t line = 0;  // line in a CSV file
 
   auto place() const { return std::tie(worker, step, micro_batch); }
+};
+
+struct ImportedRows {
+  std::vector<ImportedRow> rows{};
+  std::vector<std::string> notes{};  // lines for users about the files
 };
 
 constexpr const char* step_name = "ProfilerStep#";
@@ -75,6 +82,8 @@ struct RankTrace {
   std::vector<Span> micro_batches{};
   std::set<std::string> ranges{};  // names of the user's ranges, to suggest one
   std::set<std::int64_t> repeated{};
+  std::int64_t untimed = 0;  // number of steps, and of ranges around micro-batches, that have no begin or no duration
+  std::string first_untimed{};
   std::string fault{};  // why an event cannot be used; empty: all can
 };
 
@@ -88,16 +97,21 @@ void take_event(const nlohmann::json& event, const TraceImportOptions& options, 
   const std::string name = text("name"), category = text("cat");
   const bool is_of_gpu = category == "gpu_user_annotation";
   const bool is_timed = begin != event.end() && begin->is_number() && duration != event.end() && duration->is_number();
-  if (text("ph") != "X" || !is_timed || is_of_gpu != options.gpu) return;
+  if (text("ph") != "X" || is_of_gpu != options.gpu) return;
+  const bool is_step = name.starts_with(step_name), is_micro_batch = !options.range.empty() && name == options.range;
+  if (!is_timed) {
+    if ((is_step || is_micro_batch) && trace.untimed++ == 0) trace.first_untimed = name;
+    return;
+  }
   const Span span{begin->get<double>(), duration->get<double>()};
   if (span.duration_us < 0 && trace.fault.empty())
     trace.fault = fmt::format("the event \"{}\" at ts = {} has dur = {}; must be at least 0", name, span.begin_us,
                               span.duration_us);
-  if (name.starts_with(step_name)) {
+  if (is_step) {
     const auto step = number_in(std::string_view(name).substr(std::string_view(step_name).size()));
     if (step && !trace.steps.emplace(static_cast<std::int64_t>(*step), span).second)
       trace.repeated.insert(static_cast<std::int64_t>(*step));
-  } else if (name == options.range) {
+  } else if (is_micro_batch) {
     trace.micro_batches.push_back(span);
   } else if (category == "user_annotation" || is_of_gpu) {
     constexpr std::size_t most_names = 1000;
@@ -138,21 +152,28 @@ RankTrace read_events(const std::string& file, const TraceImportOptions& options
   return trace;
 }
 
+std::string note_on_untimed(const RankTrace& trace) {
+  return fmt::format("{} without ts or dur {} left out, first \"{}\"", counted(trace.untimed, "event"),
+                     trace.untimed == 1 ? "is" : "are", trace.first_untimed);
+}
+
 RankTrace read_rank(const std::string& file, const TraceImportOptions& options) {
   RankTrace trace = read_events(file, options);
   if (!trace.fault.empty()) throw ConfigurationFault(fmt::format("{}: {}", file, trace.fault));
   const char* const side = options.gpu ? " on the GPU" : "";
+  const std::string untimed = trace.untimed > 0 ? "; " + note_on_untimed(trace) : "";
   if (trace.steps.empty())
     throw ConfigurationFault(
-        fmt::format("{}: has no {}n{}; the training loop must call profiler.step()", file, step_name, side));
+        fmt::format("{}: has no {}n{}; the training loop must call profiler.step(){}", file, step_name, side, untimed));
   if (!trace.repeated.empty())
     throw ConfigurationFault(fmt::format("{}: has {}{} twice", file, step_name, *trace.repeated.begin()));
   if (!options.range.empty() && trace.micro_batches.empty()) {
     const std::vector<std::string> names(trace.ranges.begin(), trace.ranges.end());
-    throw ConfigurationFault(fmt::format("{}: has no range \"{}\"{}{}", file, options.range, side,
+    throw ConfigurationFault(fmt::format("{}: has no range \"{}\"{}{}{}", file, options.range, side,
                                          names.empty()
                                              ? "; put one around each micro-batch with torch.profiler.record_function"
-                                             : suggestion(options.range, names)));
+                                             : suggestion(options.range, names),
+                                         untimed));
   }
   return trace;
 }
@@ -173,8 +194,9 @@ void add_rows(const RankTrace& trace, std::int64_t worker, bool has_range, std::
   }
 }
 
-std::vector<ImportedRow> rows_of_profiler(const TraceImportOptions& options) {
-  std::vector<ImportedRow> rows;
+ImportedRows rows_of_profiler(const TraceImportOptions& options) {
+  ImportedRows imported;
+  std::vector<std::string> without_rank;      // files
   std::map<std::int64_t, std::string> files;  // by rank, to find repeated ranks
   std::vector<std::string> faults;
   for (std::size_t i = 0; i < options.files.size(); ++i) try {
@@ -184,12 +206,18 @@ std::vector<ImportedRow> rows_of_profiler(const TraceImportOptions& options) {
       if (!is_new)
         throw ConfigurationFault(fmt::format("{}: has rank {}, like {}; must be one file per rank", options.files[i],
                                              worker, other->second));
-      add_rows(trace, worker, !options.range.empty(), rows);
+      add_rows(trace, worker, !options.range.empty(), imported.rows);
+      if (!trace.rank) without_rank.push_back(options.files[i]);
+      if (trace.untimed > 0) imported.notes.push_back(fmt::format("{}: {}", options.files[i], note_on_untimed(trace)));
     } catch (const ConfigurationFault& fault) {
       faults.emplace_back(fault.what());
     }
   if (!faults.empty()) throw ConfigurationFault(fmt::format("{}", fmt::join(faults, "\n")));
-  return rows;
+  if (options.files.size() > 1 && !without_rank.empty())
+    imported.notes.push_back(fmt::format(
+        "{} no rank (distributedInfo), first {}: ranks follow the order of the files",
+        counted(without_rank.size(), "file") + (without_rank.size() == 1 ? " has" : " have"), without_rank.front()));
+  return imported;
 }
 
 // Splits "ms:step_time" into 0.001 and the column.
@@ -204,28 +232,77 @@ std::pair<double, std::string> unit_and_column(const std::string& duration) {
   throw ConfigurationFault(fmt::format("--duration: {}; the unit must be one of s, ms, us, ns", duration));
 }
 
-std::vector<ImportedRow> rows_of_csv(const TraceImportOptions& options) {
+// Numbers the names of workers in alphabetical order, which does not depend on the order of the rows. Empty if the
+// column has nothing but numbers.
+std::map<std::string, std::int64_t> named_workers(const TraceImportOptions& options, std::string_view content) {
+  CsvRows csv(options.files.front(), content, {{options.worker.c_str(), 0, true}});
+  std::map<std::string, std::int64_t> workers;
+  bool has_names = false;
+  while (csv.next()) {
+    has_names = has_names || (std::isnan(csv.number(0)) && !csv.text(0).empty());
+    workers.try_emplace(std::string(csv.text(0)));
+  }
+  if (!has_names) return {};
+  std::int64_t next = 0;
+  for (auto& [name, number] : workers) number = next++;
+  return workers;
+}
+
+std::string note_on_names(const std::map<std::string, std::int64_t>& workers) {
+  constexpr std::size_t most = 4;
+  std::vector<std::string> shown;
+  for (const auto& [name, number] : workers | std::views::take(most))
+    shown.push_back(fmt::format("{} = {}", number, name));
+  return fmt::format("workers are numbered by name, in alphabetical order: {}{}", fmt::join(shown, ", "),
+                     workers.size() > most ? fmt::format(" and {} more", workers.size() - most) : "");
+}
+
+ImportedRows rows_of_csv(const TraceImportOptions& options) {
   if (options.files.size() > 1)
     throw ConfigurationFault(
         fmt::format("{}: must be one CSV file, whose rows name their worker", fmt::join(options.files, ", ")));
   constexpr std::int64_t most = std::int64_t{1} << 52;  // a double holds such integers exactly
   const std::string& file = options.files.front();
   const auto [unit_s, column] = unit_and_column(options.duration);
-  const std::string content = file_content(file);
-  std::vector<CsvColumn> columns = {options.worker.c_str(), options.step.c_str(), column.c_str(),
-                                    options.micro_batch.c_str()};
-  if (options.micro_batch == "micro_batch") columns.back().otherwise = 0;
-  CsvRows csv(file, content, std::move(columns));
-  std::vector<ImportedRow> rows;
-  while (csv.next()) {
-    const auto worker = csv.integer(0, most), step = csv.integer(1, most), micro_batch = csv.integer(3, most);
-    if (csv.number(2) < 0) csv.fault(fmt::format("{} = {}; must be at least 0", column, csv.number(2)));
-    if (worker && step && micro_batch)
-      rows.push_back({.worker = *worker,
-                      .step = *step,
-                      .micro_batch = *micro_batch,
-                      .duration_s = csv.number(2) * unit_s,
-                      .line = csv.line()});
+  ImportedRows imported;
+  std::vector<ImportedRow>& rows = imported.rows;
+  try {
+    const std::string content = file_content(file);
+    const std::map<std::string, std::int64_t> names = named_workers(options, content);
+    const auto number_of = [&](CsvRows& csv) -> std::optional<std::int64_t> {
+      if (names.empty()) return csv.integer(0, most);
+      if (!csv.text(0).empty()) return names.at(std::string(csv.text(0)));
+      csv.fault(fmt::format("{} = nothing; must be a number or a name", options.worker));
+      return std::nullopt;
+    };
+    std::vector<CsvColumn> columns = {
+        {options.worker.c_str(), std::nullopt, true}, options.step.c_str(), column.c_str()};
+    if (options.micro_batch == "micro_batch")
+      columns.emplace_back(options.micro_batch.c_str(), 0);
+    else
+      columns.emplace_back(options.micro_batch.c_str());
+    CsvRows csv(file, content, std::move(columns));
+    while (csv.next()) {
+      const auto worker = number_of(csv), step = csv.integer(1, most), micro_batch = csv.integer(3, most);
+      if (csv.number(2) < 0) csv.fault(fmt::format("{} = {}; must be at least 0", column, csv.number(2)));
+      if (worker && step && micro_batch)
+        rows.push_back({.worker = *worker,
+                        .step = *step,
+                        .micro_batch = *micro_batch,
+                        .duration_s = csv.number(2) * unit_s,
+                        .line = csv.line()});
+    }
+    std::ranges::stable_sort(rows, {}, &ImportedRow::place);
+    for (std::size_t i = 1; i < rows.size(); ++i)
+      if (rows[i].place() == rows[i - 1].place())
+        csv.fault_at(rows[i].line, fmt::format("repeats worker {}, step {}, micro-batch {} of line {}",
+                                               names.empty() ? std::to_string(rows[i].worker)
+                                                             : std::next(names.begin(), rows[i].worker)->first,
+                                               rows[i].step, rows[i].micro_batch, rows[i - 1].line));
+    csv.check();
+    if (!names.empty()) imported.notes.push_back(note_on_names(names));
+  } catch (const FileFault& fault) {
+    throw ConfigurationFault(fault.what());
   }
   std::ranges::stable_sort(rows, {}, &ImportedRow::place);
   for (std::size_t i = 1; i < rows.size(); ++i)
@@ -234,7 +311,7 @@ std::vector<ImportedRow> rows_of_csv(const TraceImportOptions& options) {
                                              rows[i].step, rows[i].micro_batch, rows[i - 1].line));
   csv.check();
   if (rows.empty()) throw ConfigurationFault(file + ": there are no rows below the header");
-  return rows;
+  return imported;
 }
 
 bool is_json(const std::string& file) {
@@ -381,13 +458,14 @@ Action prepare_trace_import(const TraceImportOptions& options) {
     throw ConfigurationFault(
         fmt::format("{}: some are JSON and some are not; must be traces of the PyTorch profiler, or one CSV file",
                     fmt::join(options.files, ", ")));
-  std::vector<ImportedRow> rows =
-      is_profiler ? rows_of_profiler(options) : configured<FileFault>("", [&] { return rows_of_csv(options); });
+  auto [rows, notes] = is_profiler ? rows_of_profiler(options) : rows_of_csv(options);
   const std::size_t left_out = keep_common_steps(rows);
-  if (rows.empty())
-    throw ConfigurationFault(
-        fmt::format("{}: the workers have no step in common{}", fmt::join(options.files, ", "),
-                    is_profiler && !options.range.empty() ? ", or ranges lie outside of steps" : ""));
+  if (rows.empty()) {
+    notes.insert(notes.begin(),
+                 fmt::format("{}: the workers have no step in common{}", fmt::join(options.files, ", "),
+                             is_profiler && !options.range.empty() ? ", or ranges lie outside of steps" : ""));
+    throw ConfigurationFault(fmt::format("{}", fmt::join(notes, "\n")));
+  }
   if (std::ranges::all_of(rows, [](const ImportedRow& row) { return row.duration_s == 0; }))
     throw ConfigurationFault(fmt::format("{}: all durations are 0", fmt::join(options.files, ", ")));
   std::set<std::int64_t> workers, steps;
@@ -405,8 +483,10 @@ Action prepare_trace_import(const TraceImportOptions& options) {
   for (const ImportedRow& row : rows)
     content += fmt::format("{},{},{},{:.9g}\n", row.worker, row.step, row.micro_batch, row.duration_s);
   if (options.output.ends_with(".gz")) content = gzip(content);
-  return [output = options.output, content = std::move(content),
-          summary = summary_of(rows, left_out) + renumbered("workers", workers) + renumbered("steps", steps)] {
+  std::string summary = summary_of(rows, left_out);
+  for (const std::string& note : notes) summary += note + '\n';
+  summary += renumbered("workers", workers) + renumbered("steps", steps);
+  return [output = options.output, content = std::move(content), summary = std::move(summary)] {
     replace_named_file(output, content);
     standard_output.write(printable_lines(fmt::format("{}\n{}", output, summary)));
   };

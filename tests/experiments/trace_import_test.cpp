@@ -47,6 +47,17 @@ std::string profiled(int rank, double slower, const std::vector<int>& steps = {5
       rank, events);
 }
 
+// The same text in which the first event of this name has no duration.
+std::string without_duration(std::string text, const std::string& name) {
+  const std::size_t begin = text.find("\"name\": \"" + name + "\"");
+  return text.replace(text.find("\"dur\"", begin), 5, "\"end\"");
+}
+
+std::string without_rank(std::string text) {
+  const std::string key = "distributedInfo";
+  return text.replace(text.find(key), key.size(), "other");
+}
+
 TEST_F(TraceImport, TakesStepsAndRangesOfProfilersOneFilePerRank) {
   write("late.json.gz", gzip(profiled(1, 2)));
   write("first.json", profiled(0, 1));
@@ -109,6 +120,46 @@ TEST_F(TraceImport, LeavesOutStepsThatNotAllRanksHave) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("workers 0")));
 }
 
+TEST_F(TraceImport, CountsEventsOfProfilersWithoutDuration) {
+  write("a.json", profiled(0, 1, {5, 6, 7}));
+  write("b.json", without_duration(profiled(1, 1, {5, 6, 7}), "ProfilerStep#6"));
+  const ProgramOutcome of_steps = syncopate("trace import a.json b.json -o job.csv");
+  ASSERT_EQ(of_steps.status, 0) << of_steps.err;
+  EXPECT_THAT(of_steps.out,
+              AllOf(HasSubstr("2 workers, 2 steps"), HasSubstr("1 step is left out: not every worker has it\n"),
+                    HasSubstr("\nb.json: 1 event without ts or dur is left out, first \"ProfilerStep#6\"\n")));
+  write("c.json", without_duration(without_duration(profiled(1, 1, {5, 6, 7}), "micro_batch"), "ProfilerStep#7"));
+  const ProgramOutcome of_ranges = syncopate("trace import a.json c.json --range micro_batch -o job.csv");
+  ASSERT_EQ(of_ranges.status, 0) << of_ranges.err;
+  EXPECT_THAT(of_ranges.out,
+              AllOf(HasSubstr("1 of 8 micro-batches has no duration"),
+                    HasSubstr("c.json: 2 events without ts or dur are left out, first \"micro_batch\"\n")));
+  write("d.json", without_duration(profiled(1, 1, {5, 6, 7}), "micro_batch"));
+  EXPECT_THAT(syncopate("trace import a.json d.json -o job.csv").out, Not(HasSubstr("without ts")))
+      << "the range is not asked for";
+}
+
+TEST_F(TraceImport, SaysIfRanksFollowTheOrderOfTheFiles) {
+  write("a.json", profiled(0, 1));
+  write("b.json", profiled(1, 2));
+  write("c.json", without_rank(profiled(0, 3)));
+  write("d.json", without_rank(profiled(0, 4)));
+  const auto note = [&](const std::string& files) {
+    const ProgramOutcome outcome = syncopate("trace import " + files + " -o job.csv");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const std::string before = "times as long\n";
+    const std::size_t begin = outcome.out.find(before) + before.size();
+    return outcome.out.substr(begin, outcome.out.find("steps 5", begin) - begin);
+  };
+  EXPECT_EQ(note("a.json b.json"), "");
+  EXPECT_EQ(note("c.json"), "") << "a single file has no order";
+  EXPECT_EQ(note("d.json c.json"),
+            "2 files have no rank (distributedInfo), first d.json: ranks follow the order of the files\n");
+  EXPECT_EQ(read("job.csv"), "worker,step,micro_batch,duration_s\n0,0,0,0.04\n0,1,0,0.04\n1,0,0,0.03\n1,1,0,0.03\n");
+  EXPECT_EQ(note("a.json c.json"),
+            "1 file has no rank (distributedInfo), first c.json: ranks follow the order of the files\n");
+}
+
 TEST_F(TraceImport, KeepsItsInput) {
   const std::string rows = "worker,step,duration_s\n0,0,1\n1,0,1\n";
   write("times.csv", rows);
@@ -147,6 +198,20 @@ TEST_F(TraceImport, TakesCsvFilesWithOtherColumnsAndUnits) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(read("run.csv"),
             "worker,step,micro_batch,duration_s\n0,0,0,0.01\n0,1,0,0.011\n1,0,0,0.012\n1,1,0,0.0135\n");
+}
+
+TEST_F(TraceImport, NumbersNamedWorkersInAlphabeticalOrder) {
+  for (const char* const rows : {"gpu-b,7,2\ngpu-a,7,1\n\"12\",7,3\n", "12,7,3\ngpu-b,7,2\ngpu-a,7,1\n"}) {
+    write("times.csv", std::string("host,step,duration_s\n") + rows);
+    const ProgramOutcome outcome = syncopate("trace import times.csv --worker host -o run.csv");
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(read("run.csv"), "worker,step,micro_batch,duration_s\n0,0,0,3\n1,0,0,1\n2,0,0,2\n");
+    EXPECT_THAT(outcome.out,
+                HasSubstr("\nworkers are numbered by name, in alphabetical order: 0 = 12, 1 = gpu-a, 2 = gpu-b\n"));
+  }
+  write("many.csv", "worker,step,duration_s\nf,0,1\ne,0,1\nd,0,1\nc,0,1\nb,0,1\na,0,1\n");
+  EXPECT_THAT(syncopate("trace import many.csv -o run.csv").out,
+              HasSubstr(": 0 = a, 1 = b, 2 = c, 3 = d and 2 more\n"));
 }
 
 TEST_F(TraceImport, CountsMicroBatchesWithoutDuration) {
@@ -201,6 +266,17 @@ TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {
                                       HasSubstr("bad.csv:5:")));
   EXPECT_THAT(fault("bad.csv --worker rank"), HasSubstr("the column rank is missing"));
   EXPECT_THAT(fault("bad.csv --duration h:duration_s"), HasSubstr("the unit must be one of s, ms, us, ns"));
+  write("names.csv", "worker,step,duration_s\na,0,1\n,0,1\na,0,2\nb,x,2\n");
+  EXPECT_THAT(fault("names.csv"), AllOf(HasSubstr("names.csv:3: worker = nothing; must be a number or a name"),
+                                        HasSubstr("names.csv:4: repeats worker a, step 0, micro-batch 0 of line 2"),
+                                        HasSubstr("names.csv:5: step = x; must be a finite number")));
+  write("numbers.csv", "worker,step,duration_s\n0.5,0,1\n,0,1\n");
+  EXPECT_THAT(fault("numbers.csv"), AllOf(HasSubstr("numbers.csv:2: worker = 0.5; must be an integer from 0 to"),
+                                          HasSubstr("numbers.csv:3: worker = nothing; must be an integer from 0 to")));
+  write("mistyped.csv", "worker,step,duration_s\n0,0,1\n1,0,1\nl,1,1\n");
+  EXPECT_THAT(fault("mistyped.csv"),
+              HasSubstr("the workers have no step in common\nworkers are numbered by name, in alphabetical order: "
+                        "0 = 0, 1 = 1, 2 = l\n"));
   write("worse.csv", "worker,step,duration_s\n");
   EXPECT_THAT(fault("bad.csv worse.csv"), HasSubstr("must be one CSV file"));
   EXPECT_THAT(fault("absent.json"), HasSubstr("absent.json: there is no such file"));
@@ -213,6 +289,12 @@ TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {
   EXPECT_THAT(fault("a.json apart.json"), HasSubstr("the workers have no step in common"));
   write("none.json", "{\"traceEvents\": [" + event("work", 0, 1) + "]}");
   EXPECT_THAT(fault("none.json"), HasSubstr("none.json: has no ProfilerStep#n; the training loop must call"));
+  write("untimed.json", "[" + without_duration(event("ProfilerStep#1", 0, 1), "ProfilerStep#1") + "]");
+  EXPECT_THAT(fault("untimed.json"), HasSubstr("untimed.json: has no ProfilerStep#n; the training loop must call "
+                                               "profiler.step(); 1 event without ts or dur is left out, first "
+                                               "\"ProfilerStep#1\""));
+  write("late.json", without_duration(profiled(1, 1, {6, 8}), "ProfilerStep#6"));
+  EXPECT_THAT(fault("a.json late.json"), HasSubstr("the workers have no step in common\nlate.json: 1 event without"));
   write("twice.json", "[" + event("ProfilerStep#1", 0, 1) + "," + event("ProfilerStep#1", 5, 1) + "]");
   EXPECT_THAT(fault("twice.json"), HasSubstr("twice.json: has ProfilerStep#1 twice"));
   write("back.json", "[" + event("ProfilerStep#1", 7, -5) + "]");
