@@ -333,9 +333,10 @@ struct TraceImportOptions {
 
 // Workers are the ranks in profiler traces (distributedInfo), or else files in their order. In a CSV file they are the
 // column's numbers in ascending order, or its values in alphabetical order if any of them is not a number. Leaves out
-// steps that not all workers have; the summary counts them. It compares the workers of those steps in which each of them
-// has as many micro-batches as in any of its steps. Throws Interrupted. Throws ConfigurationFault with all faults: no steps, no such range or column, negative, missing or
-// repeated times, times that are all 0, repeated ranks or files, an output that is one of the files.
+// steps that not all workers have; the summary counts them. It compares workers in those steps in which each of them
+// has as many micro-batches as in any of its steps. Throws Interrupted. Throws ConfigurationFault with all faults: no
+// steps, no such range or column, negative, missing or repeated times, times that are all 0, repeated ranks or files,
+// an output that is one of the files.
 Action prepare_trace_import(const TraceImportOptions& options);
 
 // --- `syncopate data tokens`: token files for [datasets.tokens], made of texts

@@ -140,8 +140,8 @@ class OutagePlan {
   const std::vector<OutageEntry>& entries() const { return entries_; }
   WorkerOutages of(Rank worker) const;
   bool loses_state(Rank worker) const;  // whether any outage of the worker loses the state
-  // Returns notes for users on recordings: how many of the listed nodes have no fault, or that none of the nodes has one
-  // that the entry's workers draw. `workers`: number of workers of the cluster.
+  // Returns notes for users on recordings: how many of the listed nodes have no fault, or that all nodes that the
+  // entry's workers draw have none. `workers`: number of workers of the cluster.
   std::vector<std::string> notes_on_nodes(int workers) const;
 
  private:
