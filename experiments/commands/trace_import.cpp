@@ -266,50 +266,37 @@ ImportedRows rows_of_csv(const TraceImportOptions& options) {
   const auto [unit_s, column] = unit_and_column(options.duration);
   ImportedRows imported;
   std::vector<ImportedRow>& rows = imported.rows;
-  try {
-    const std::string content = file_content(file);
-    const std::map<std::string, std::int64_t> names = named_workers(options, content);
-    const auto number_of = [&](CsvRows& csv) -> std::optional<std::int64_t> {
-      if (names.empty()) return csv.integer(0, most);
-      if (!csv.text(0).empty()) return names.at(std::string(csv.text(0)));
-      csv.fault(fmt::format("{} = nothing; must be a number or a name", options.worker));
-      return std::nullopt;
-    };
-    std::vector<CsvColumn> columns = {
-        {options.worker.c_str(), std::nullopt, true}, options.step.c_str(), column.c_str()};
-    if (options.micro_batch == "micro_batch")
-      columns.emplace_back(options.micro_batch.c_str(), 0);
-    else
-      columns.emplace_back(options.micro_batch.c_str());
-    CsvRows csv(file, content, std::move(columns));
-    while (csv.next()) {
-      const auto worker = number_of(csv), step = csv.integer(1, most), micro_batch = csv.integer(3, most);
-      if (csv.number(2) < 0) csv.fault(fmt::format("{} = {}; must be at least 0", column, csv.number(2)));
-      if (worker && step && micro_batch)
-        rows.push_back({.worker = *worker,
-                        .step = *step,
-                        .micro_batch = *micro_batch,
-                        .duration_s = csv.number(2) * unit_s,
-                        .line = csv.line()});
-    }
-    std::ranges::stable_sort(rows, {}, &ImportedRow::place);
-    for (std::size_t i = 1; i < rows.size(); ++i)
-      if (rows[i].place() == rows[i - 1].place())
-        csv.fault_at(rows[i].line, fmt::format("repeats worker {}, step {}, micro-batch {} of line {}",
-                                               names.empty() ? std::to_string(rows[i].worker)
-                                                             : std::next(names.begin(), rows[i].worker)->first,
-                                               rows[i].step, rows[i].micro_batch, rows[i - 1].line));
-    csv.check();
-    if (!names.empty()) imported.notes.push_back(note_on_names(names));
-  } catch (const FileFault& fault) {
-    throw ConfigurationFault(fault.what());
+  const std::string content = file_content(file);
+  const std::map<std::string, std::int64_t> names = named_workers(options, content);
+  const auto number_of = [&](CsvRows& csv) -> std::optional<std::int64_t> {
+    if (names.empty()) return csv.integer(0, most);
+    if (!csv.text(0).empty()) return names.at(std::string(csv.text(0)));
+    csv.fault(fmt::format("{} = nothing; must be a number or a name", options.worker));
+    return std::nullopt;
+  };
+  std::vector<CsvColumn> columns = {
+      {options.worker.c_str(), std::nullopt, true}, options.step.c_str(), column.c_str(), options.micro_batch.c_str()};
+  if (options.micro_batch == "micro_batch") columns.back().otherwise = 0;
+  CsvRows csv(file, content, std::move(columns));
+  while (csv.next()) {
+    const auto worker = number_of(csv), step = csv.integer(1, most), micro_batch = csv.integer(3, most);
+    if (csv.number(2) < 0) csv.fault(fmt::format("{} = {}; must be at least 0", column, csv.number(2)));
+    if (worker && step && micro_batch)
+      rows.push_back({.worker = *worker,
+                      .step = *step,
+                      .micro_batch = *micro_batch,
+                      .duration_s = csv.number(2) * unit_s,
+                      .line = csv.line()});
   }
   std::ranges::stable_sort(rows, {}, &ImportedRow::place);
   for (std::size_t i = 1; i < rows.size(); ++i)
     if (rows[i].place() == rows[i - 1].place())
-      csv.fault_at(rows[i].line, fmt::format("repeats worker {}, step {}, micro-batch {} of line {}", rows[i].worker,
+      csv.fault_at(rows[i].line, fmt::format("repeats worker {}, step {}, micro-batch {} of line {}",
+                                             names.empty() ? std::to_string(rows[i].worker)
+                                                           : std::next(names.begin(), rows[i].worker)->first,
                                              rows[i].step, rows[i].micro_batch, rows[i - 1].line));
   csv.check();
+  if (!names.empty()) imported.notes.push_back(note_on_names(names));
   if (rows.empty()) throw ConfigurationFault(file + ": there are no rows below the header");
   return imported;
 }
@@ -458,7 +445,8 @@ Action prepare_trace_import(const TraceImportOptions& options) {
     throw ConfigurationFault(
         fmt::format("{}: some are JSON and some are not; must be traces of the PyTorch profiler, or one CSV file",
                     fmt::join(options.files, ", ")));
-  auto [rows, notes] = is_profiler ? rows_of_profiler(options) : rows_of_csv(options);
+  auto [rows, notes] =
+      is_profiler ? rows_of_profiler(options) : configured<FileFault>("", [&] { return rows_of_csv(options); });
   const std::size_t left_out = keep_common_steps(rows);
   if (rows.empty()) {
     notes.insert(notes.begin(),

@@ -150,8 +150,8 @@ void add_file_notes(const Reading& reading, std::vector<std::string>& notes) {
   for (const TraceLimit& limit : cluster.traces)
     add(limit.trace->note_on_holes(std::min(cluster.plan.micro_batches, limit.trace->micro_batches())));
   if (cluster.plan.outages) std::ranges::for_each(cluster.plan.outages->notes_on_nodes(cluster.plan.workers), add);
-  for (const auto& own : reading.own)
-    if (own) add_file_notes(*own, notes);
+  for (const Method& method : reading.definition.methods)
+    if (method.own) add_file_notes(*method.own, notes);
   if (reading.common_phase) add_file_notes(*reading.common_phase, notes);
 }
 

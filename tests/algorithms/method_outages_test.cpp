@@ -354,7 +354,7 @@ TEST(StateLoss, AsynchronousElasticAveragingGoesOnFromTheCentre) {
 
 // Worker 1 loses its first two of four steps, so its model has a weight of two steps.
 TEST(StateLoss, WeightsByStepsAreOfTheStepsThatAreThere) {
-  const DropLocalSgd method(make_constant_period(4), {}, {}, true);
+  const DropLocalSgd method(make_constant_period(4), {}, {.weights = ModelWeights::steps});
   const SimulatedRun setup{.workers = 2, .rate = rate, .budget = {.steps = 4}, .outages = loss(1, 2.5, 1)};
   double theta[2] = {1, 1};
   for (int t = 0; t < 4; ++t)
