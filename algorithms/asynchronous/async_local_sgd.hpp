@@ -122,7 +122,8 @@ std::unique_ptr<Algorithm> read_async_local(Settings& settings, const AlgorithmC
        "updates", "no such factor"},
       Range::finite_positive());
   options.maximum_staleness = settings.optional_integer(
-      {"maximum_staleness", "A difference is dropped if the model had more updates since its start.", "updates",
+      {"maximum_staleness",
+       "A difference is dropped if the model had more updates since the worker began to compute it.", "updates",
        "none is dropped"},
       0, std::numeric_limits<std::int64_t>::max());
   const double grace_s = settings.number(

@@ -231,8 +231,8 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
           1, 1'000'000'000))
     options.local_steps = work.check(settings, "local_steps", *steps, options.fragments.count());
   options.minimum_steps = settings.integer(
-      {"minimum_steps", "Least number of steps that a worker takes between receiving a fragment and its answer.",
-       "steps"},
+      {"minimum_steps",
+       "Least number of steps that a worker takes after it has received a fragment, before it answers.", "steps"},
       1, 1'000'000'000, 1);
   work.check(settings, "minimum_steps", options.minimum_steps.value());
   if (settings.has("grace")) {

@@ -276,8 +276,9 @@ Action prepare_token_files(const TokenFilesOptions& options) {
   }
   for (const auto& [part, name] : {std::pair(&train, "training"), std::pair(&test, "tests")})
     if (part->tokens == 0)
-      throw ConfigurationFault(fmt::format("{}: --test-share {} leaves nothing for {}; both need at least one {}",
-                                           named, options.test_share, name, options.by_words ? "word" : "character"));
+      throw ConfigurationFault(
+          fmt::format("{}: --test-share {} leaves nothing for {}; training and tests each need at least one {}", named,
+                      options.test_share, name, options.by_words ? "word" : "character"));
   FileContents files;
   for (const auto& [part, name] : {std::pair(&train, train_file), std::pair(&test, test_file)}) {
     if (options.header && part->tokens > std::numeric_limits<std::int32_t>::max())

@@ -184,7 +184,7 @@ WeightDecay read_weight_decay(Settings& optimizer, WeightDecay decay) {
   decay.scope = optimizer.choice({"decay", "Which parameters decay: only weights, or also biases and normalisation."},
                                  {{"weights", DecayScope::weights}, {"all", DecayScope::all}}, decay.scope);
   decay.exclude = optimizer.texts(
-      {"exclude", "Parts of tensors' names; these tensors do not decay either. At least one must match."},
+      {"exclude", "Tensors whose names contain one of these parts never decay. At least one tensor must match."},
       std::vector<std::string>{});
   return decay;
 }

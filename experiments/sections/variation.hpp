@@ -141,8 +141,8 @@ std::vector<Run> runs_of(const Expansion& all, const Tuned& tuned = {});
 // run does not depend on these keys.
 void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointName>& other);
 
-// In place of a coefficient or period, a file may ask for a number of rounds, for which the program solves
-// (algorithms/local_sgd/sync_period.hpp). This key of a method's resolved table records the requested number.
+// In place of a coefficient or period a file may give a number of rounds. The program then finds the coefficient or
+// period with so many rounds (algorithms/local_sgd/sync_period.hpp). This key of a method's resolved table records the requested number.
 inline constexpr const char* solved_for = "solved_for";
 
 // Returns a note for users about an entry of [[methods]], such as "period.coefficient = 0.0627 makes 470 rounds". The

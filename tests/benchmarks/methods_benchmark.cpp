@@ -35,7 +35,7 @@ void against_plain_loops(benchmark::State& state, const Algorithm& algorithm, in
   }
   const double samples = static_cast<double>(state.iterations()) * samples_per_run;
   report(state, samples / ours, samples / theirs, bar);
-  // The ratio of processor times: the ratio if nothing ever waited.
+  // The ratio of processor times, which is the ratio of throughputs if no thread ever waited.
   state.counters["busy_ratio"] = static_cast<double>(their_cpu) / static_cast<double>(our_cpu);
 }
 

@@ -41,7 +41,7 @@ class ContinuedTraining : public ExperimentFile {
     ExperimentFile::TearDown();
   }
 
-  // Loads a training by plain SGD at a constant rate, with further keys.
+  // Loads an experiment that trains with plain SGD at a constant rate; `more` has further keys.
   Experiment continued(Overrides more) const {
     Overrides overrides = {"seeds=[3]", "training.learning_rate={schedule='constant',peak=0.1}",
                            "recording.parameters=true"};

@@ -226,7 +226,7 @@ TEST_F(TokenFilesOfTexts, WithoutATestPartTheReasonIsSaid) {
   EXPECT_EQ(syncopate("data tokens line.txt --to out --test-share 0.7").status, 0);
   write("line.txt", "words, and then: ...\n");
   EXPECT_THAT(syncopate("data tokens line.txt --to out --tokenizer words --test-share 0.2").err,
-              HasSubstr("--test-share 0.2 leaves nothing for tests; both need at least one word\n"));
+              HasSubstr("--test-share 0.2 leaves nothing for tests; training and tests each need at least one word\n"));
 }
 
 // A small transformer learns from the files of the command, without any other key for the data than their folder.

@@ -156,7 +156,7 @@ TEST(PartialRounds, WorkersMustAgreeAboutTheActivation) {
   EXPECT_THROW(other.arrive(0, 0, 1, {.rank = Rank{3}}), RunFailure);
 }
 
-// The sum has 2^40 and 1/4, which do not fit into one float32.
+// One float32 cannot hold the sum of 2^40 and 1/4.
 TEST(PartialRounds, OneWideGradientMakesTheSumWide) {
   PartialRounds rounds(3, layout);
   const auto arrive = [&](int worker, const std::vector<float>& values, bool wide) {

@@ -563,7 +563,7 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{1}, .step = 8, .index = 0}};
 const std::shared_ptr<const Dataset> texts = random_texts(vocabulary, classes, 3, longest, 200, 50);
 
-// The mean of its tokens' rows, plus a bias, is what the network `linear` computes for a text.
+// For a text the network `linear` computes the mean of the rows of its tokens, plus a bias.
 const std::vector<ScriptTensor> bag = {{.name = "weight", .shape = {vocabulary, classes}},
                                        {.name = "offset", .shape = {classes}}};
 struct Bag {

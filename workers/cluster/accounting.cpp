@@ -5,7 +5,8 @@
 
 namespace syncopate {
 
-// With servers, a worker's compute time that they have not kept is lost, including the pauses between micro-batches.
+// In methods with servers a worker's compute time is lost unless a server has kept its micro-batches. This includes
+// the pauses between them.
 Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   Account account = account_;
   account.lose(who == DecidedBy::servers ? account[Activity::compute] - tally_.kept_time : tally_.lost_time(who));

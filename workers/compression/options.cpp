@@ -61,7 +61,7 @@ constexpr CompressionKind kinds[] = {
      .averages = {.why_not = is_of_sums_alone},
      .moments = {.why_not = is_of_sums_alone},
      .messages = {.why_not = "all workers send values at the indices that one worker chooses, but a worker sends a "
-                             "message without waiting for another one"},
+                             "message without waiting for other workers"},
      .read = read_scalecom},
     {.name = "sign",
      .sums = {"Signs, and the mean magnitude (EF-signSGD): all-gathered."},

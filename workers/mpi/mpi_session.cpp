@@ -72,7 +72,7 @@ std::string this_host() {
   return name;
 }
 
-// Waits until this process is ended by the launcher, or by another rank that prints its message.
+// Waits until this process is ended by the launcher, or by the rank that failed first, which prints its own message.
 [[noreturn]] void be_ended(int status) {
   std::this_thread::sleep_for(std::chrono::seconds(30));
   _exit(status);
