@@ -160,7 +160,7 @@ class CurvatureFromOneCheckpoint(unittest.TestCase):
     def test_the_page_says_how_far_ratios_fall(self):
         values = {(row["variant"], row["method"], int(row["seed"])): row for row in rows_of("paper-qsr-checkpoint")}
         page = re.sub(r"\s+", " ", (KEPT / "README.md").read_text())
-        said = re.search(r"from the first round to the last they fall by factors of ([\d.]+) \[([\d.]+), ([\d.]+)\] and "
+        said = re.search(r"From the first round to the last the ratios fall by factors of ([\d.]+) \[([\d.]+), ([\d.]+)\] and "
                          r"([\d.]+) \[([\d.]+), ([\d.]+)\]", page)
         found = []
         for measure in ("final_largest_eigenvalue", "final_hessian_trace"):
