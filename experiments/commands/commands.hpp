@@ -107,8 +107,8 @@ std::vector<NameGroup> name_groups();
 // Returns the keys of a name: those in its table, or those that exist only with this name.
 std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name);
 
-// Returns the names of a kind (empty: of all kinds) with their sentences, or the description of a name with its keys, or
-// of a key. For any other word, returns the names and keys whose sentences contain it. Throws ConfigurationFault if
+// Returns the names of a kind (empty: of all kinds) with their sentences, or the description of a name with its keys,
+// or of a key. For any other word, returns the names and keys whose sentences contain it. Throws ConfigurationFault if
 // there are none; the message suggests the nearest name.
 std::string listing_of(std::string_view name);
 

@@ -37,8 +37,8 @@ std::vector<std::string> papers_in(const fs::path& directory) {
   return papers;
 }
 
-// Returns the entry that `reference` names, without its unit and note, as a claim's table `paper`. If there is no such entry, returns nullopt and adds a
-// fault at `written`, the value of the key `name`.
+// Returns the entry that `reference` names, without its unit and note, as a claim's table `paper`. If there is no such
+// entry, returns nullopt and adds a fault at `written`, the value of the key `name`.
 std::optional<TomlNode> referenced_paper(const std::string& reference, const std::string& experiment_file,
                                          const TomlNode& written, const std::string& name, FaultList& faults) {
   const auto fault = [&](const std::string& what) {

@@ -115,7 +115,8 @@ class Groups {
   }
 
  private:
-  // Returns the point at which methods are tuned for the given point: the axes in `where` take the values that it names.
+  // Returns the point at which methods are tuned for the given point: the axes in `where` take the values that it
+  // names.
   SweepPoint tuning_point(std::size_t point) const {
     SweepPoint result = all->points[point];
     for (const auto& [axis, entry] : tune.fixed) result[axis] = entry;

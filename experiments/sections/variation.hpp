@@ -61,8 +61,8 @@ using PointName = std::pair<std::string, std::string>;
 // The names of the values of each swept key, and of the variants.
 using SweptNames = std::map<std::string, std::set<std::string>>;
 
-// Returns why a file with these swept keys does not sweep the key or, with a `value`, this value of the key. Empty if the
-// file does.
+// Returns why a file with these swept keys does not sweep the key or, with a `value`, this value of the key. Empty if
+// the file does.
 std::string why_not_swept(const SweptNames& swept, const std::string& key, const std::optional<std::string>& value);
 
 // One value of an axis.
@@ -142,7 +142,8 @@ std::vector<Run> runs_of(const Expansion& all, const Tuned& tuned = {});
 void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointName>& other);
 
 // In place of a coefficient or period a file may give a number of rounds. The program then finds the coefficient or
-// period with so many rounds (algorithms/local_sgd/sync_period.hpp). This key of a method's resolved table records the requested number.
+// period with so many rounds (algorithms/local_sgd/sync_period.hpp). This key of a method's resolved table records the
+// requested number.
 inline constexpr const char* solved_for = "solved_for";
 
 // Returns a note for users about an entry of [[methods]], such as "period.coefficient = 0.0627 makes 470 rounds". The
@@ -187,9 +188,9 @@ void describe_tune(Settings& root);
 // Returns the number of trials at all values of the axes outside `where`, before grids grow.
 std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes);
 
-// Returns the plan of all trials. `runs`: those of the expansion. Returns null after faults: settings that cannot be read
-// or make the same run, and a measure that does not exist or cannot be used. (The test set must not judge settings. A
-// measure may also need a model or a validation split that the file does not have.)
+// Returns the plan of all trials. `runs`: those of the expansion. Returns null after faults: settings that cannot be
+// read or make the same run, and a measure that does not exist or cannot be used. (The test set must not judge
+// settings. A measure may also need a model or a validation split that the file does not have.)
 std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
                                               std::span<const Run> runs, FaultList& faults);
 

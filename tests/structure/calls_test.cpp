@@ -85,8 +85,8 @@ const std::vector<Class> classes = {
 // that are not computed yet. Call 56 is `shared`: Ringleader uses a gradient in several steps, which would each compute
 // it again. Call 57 is `model_weight`: FedNova multiplies by a mean of the workers' step counts with these weights.
 // Call 58 is `has_ended`: ACCO's workers compute until an all-reduce is over. Call 59 is `tentatively`: ACCO
-// computes gradients after a step that it takes back, and all workers share that step's model. Call 60 is `distances`, a
-// distance for each tensor; it was an overload of `distance` with a tag.
+// computes gradients after a step that it takes back, and all workers share that step's model. Call 60 is `distances`,
+// a distance for each tensor; it was an overload of `distance` with a tag.
 TEST(Calls, OfWorkerAndServerAreFew) {
   constexpr std::size_t most = 60;
   std::size_t count = 0;
