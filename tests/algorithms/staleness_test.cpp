@@ -266,10 +266,10 @@ TEST(MeanStaleness, IsThatOfOtherWorkersGradientsPerUpdate) {
   constexpr int workers = 12, steps = 500;
   const std::vector<std::pair<std::shared_ptr<const Algorithm>, double>> methods = {
       {std::make_shared<AsyncSgd>(AsyncSgd::Options{}), 11},
-      {std::make_shared<Softsync>(12), 11},
-      {std::make_shared<Softsync>(4), 11.0 / 3},
-      {std::make_shared<Softsync>(5), 11.0 / 2},  // floor(12 / 5) = 2 gradients make an update
-      {std::make_shared<Softsync>(1), 11.0 / 12},
+      {std::make_shared<Softsync>(1), 11},
+      {std::make_shared<Softsync>(2), 11.0 / 2},
+      {std::make_shared<Softsync>(3), 11.0 / 3},
+      {std::make_shared<Softsync>(12), 11.0 / 12},
       {std::make_shared<KAsync>(1), 11},
       {std::make_shared<KAsync>(5), 7.0 / 5},
       {std::make_shared<KAsync>(12), 0}};
