@@ -68,7 +68,7 @@ std::vector<FoundRun> find_runs(const std::filesystem::path& directory, bool wit
 // Simulated runs with these hashes at or below the directory; there may be none. Ignores other runs and their faults.
 std::vector<FoundRun> find_runs_of(const std::filesystem::path& directory, const std::set<std::string>& hashes);
 
-// Whether a swept value has this text in a file: the same text, its TOML, or an equal number.
+// Whether the text `written` means this swept value: it is the same text, this text as TOML, or an equal number.
 bool is_same_value(const std::string& value, const std::string& written);
 
 // The column of a swept key in runs.csv: "method.threshold_s" for methods.DropCompute.threshold_s, since the method has

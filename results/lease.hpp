@@ -149,7 +149,8 @@ std::vector<PlannedRun> planned_runs(const std::filesystem::path& results, std::
 
 // Writes runs.json or trials.json into the folder. Throws std::system_error.
 void save_plan(const std::filesystem::path& folder, std::span<const Run> runs);
-// Trials and runs of an experiment's directory; nullopt if never shared. A damaged file adds a line to `faults`.
+// Returns the entries of trials.json and runs.json; nullopt if both files are missing or damaged. Adds a line to
+// `faults` for each damaged file.
 std::optional<std::vector<PlannedRun>> saved_plan(const std::filesystem::path& experiment_directory,
                                                   std::vector<std::string>* faults = nullptr);
 

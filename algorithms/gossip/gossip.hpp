@@ -77,7 +77,7 @@ class LinksOfWorker {
 // comments say who the receivers are.
 GossipGraphPtr ring(int workers);                  // the previous and the next worker
 GossipGraphPtr torus(int rows, int columns);       // the four neighbours on a grid that is closed in each direction
-GossipGraphPtr hypercube(int workers);             // ranks that differ in one bit; needs a power of two workers
+GossipGraphPtr hypercube(int workers);             // ranks that differ in one bit, of a power of two workers
 GossipGraphPtr complete_graph(int workers);        // all others
 GossipGraphPtr exponential_graph(int workers);     // workers 1, 2, 4, ... < N ranks further
 GossipGraphPtr one_peer_exponential(int workers);  // in each exchange one receiver of exponential_graph, in turn

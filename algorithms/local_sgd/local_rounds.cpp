@@ -305,7 +305,7 @@ Traits LocalRounds::traits() const {
 Forecast LocalRounds::forecast(const PredictionInput& input) const {
   if (!traits().has_formulas) return {};
   if (choices_.steps.phase->micro_batches) return Forecast::none("local steps have another number of micro-batches");
-  // Rules that depend on the learning rate have no synchronous steps, so local steps are the whole run.
+  // Rules that use the learning rate have no synchronous steps, so the local phase is the whole run.
   const auto rate = choices_.steps.learning_rate_over(input.budget.steps.value_or(Step{}));
   return predict_rounds(*choices_.period, choices_.policies.average, rate ? *rate : input.learning_rate, input);
 }

@@ -142,7 +142,7 @@ std::span<const OuterOptimizerRow> outer_optimizers() { return outer_rows; }
 
 OuterOptimizer make_outer_optimizer(Settings settings) {
   const auto* const row = settings.row({"name", "Which outer optimizer."}, outer_rows);
-  if (!row)  // without a known name no key of an optimizer is reported as unknown
+  if (!row)  // the name is missing or unknown: keys of optimizers are not reported as unknown, too
     for (const std::string_view key : {"rate", "momentum", "beta1", "beta2", "tau"})
       static_cast<void>(settings.has(key));
   return row ? row->make(settings) : make_plain_outer(1);

@@ -89,7 +89,7 @@ OuterOptimizer make_outer_optimizer(Settings settings);
 // Checks:  golden tables; `rda` of one difference, or of equal ones, is that difference; weights by formula.
 enum class MergeRule {
   mean,        // the weighted mean
-  rda,         // for each tensor of the slice, the mean length along the mean direction; for embeddings the mean
+  rda,         // for each tensor of the slice, a vector of mean direction and mean length; for embeddings the mean
   rda_of_all,  // as rda, also for embeddings
 };
 MergeRule read_merge_rule(Settings& settings);

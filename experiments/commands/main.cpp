@@ -53,7 +53,7 @@ std::string plan_line(std::span<const Run> runs, const std::string& noun, std::s
                      may_measure ? "; --measure times a micro-batch for some seconds to improve this" : "");
 }
 
-// Returns the settings to try for each method, and the measure that judges them.
+// Returns lines on the trials: their seeds, measure and number, and the settings to try for each method.
 std::string checked_tuning(const Experiment& experiment, const CommandLine& line) {
   const TuningPlan& plan = *experiment.tuning;
   std::string text = fmt::format("# Trials before the runs, with the seeds {}, judged by {}:\n",

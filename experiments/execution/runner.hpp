@@ -70,9 +70,9 @@ int run_experiment(const Experiment& experiment, const RunOptions& options);
 std::string why_not_under_mpi(const Experiment& experiment);
 
 // Returns the scoreboard from claims.json in the experiment's folder below `directory`, with a line that names the
-// program. If the file's claims have changed since, judges them again by the rows of runs.csv beside claims.json, and
-// replaces claims.json. Empty if there is no claims.json for the same runs, or if rows are missing. Lines are folded at
-// `width`. Throws std::system_error.
+// commit of the results. If the experiment's claims are not those of claims.json, judges them again by the rows of
+// runs.csv beside claims.json, and replaces claims.json. Empty if there is no claims.json for the same runs, or if rows
+// are missing. Lines are folded at `width`. Throws std::system_error.
 std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width);
 
 }  // namespace syncopate

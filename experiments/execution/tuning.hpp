@@ -71,9 +71,9 @@ class Tuner {
   // Records a trial's result. A setting with a trial without a value cannot be the best.
   void take(const Trial& trial, const std::string& status, const TrialValue& value);
 
-  // Call this when no trial is open. If a group's best setting has a number at an edge of its grid, adds the next
-  // number beyond that edge to this axis. Each grid grows at most plan.extensions times, and only by numbers that the
-  // file's keys allow. Returns false if no grid has grown.
+  // Call this when no trial is open. A group's grid has an axis of values for each tuned key. If the group's best
+  // setting has the first or last number of an axis, adds the next number beyond it to this axis. Each grid grows at
+  // most plan.extensions times, and only by numbers that the file's keys allow. Returns false if no grid has grown.
   bool extend();
 
   // Returns the best setting of each group: the one with the best mean over seeds. If trials missed their target, means

@@ -261,8 +261,10 @@ TEST_F(ModelDemands, LabelsOfTokensNeedALossThatIsOfThem) {
   planned_with({script, "models.torchscript.loss=\"causal\""});
   EXPECT_THAT(report, HasSubstr("loss = \"causal\"; predicts only next tokens; use \"masked\" for labels of tokens"));
   planned_with({script, masked, "models.torchscript.masked_share=0.2"});
-  EXPECT_THAT(report,
-              HasSubstr("models.torchscript.masked_share = 0.2; must be left out: tokens have labels, so no tokens are hidden"));
+  EXPECT_THAT(
+      report,
+      HasSubstr(
+          "models.torchscript.masked_share = 0.2; must be left out: tokens have labels, so no tokens are hidden"));
   planned_with({"training.model=\"text-transformer\"", "models.text-transformer.task=\"causal-lm\""});
   EXPECT_THAT(report, AllOf(HasSubstr("only torchscript with loss = \"masked\" learns labels of tokens"),
                             HasSubstr("sequences of up to 3 tokens, with one label per token")));

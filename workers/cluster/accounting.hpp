@@ -388,7 +388,8 @@ class RunObserver {
   virtual void on_worker_model(WorkerModel&&) {}
 
   // For methods in which workers have their own models. Under MPI each observer receives only its own worker's models.
-  virtual bool wants_individual_models(Step) const { return false; }  // after this step of each worker
+  // Whether the observer wants each worker's model after the worker has taken this step.
+  virtual bool wants_individual_models(Step) const { return false; }
   virtual void on_individual_model(WorkerModel&&) {}
   virtual void on_individual_models_end(Rank) {}  // this worker publishes no more models
 };

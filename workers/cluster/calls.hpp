@@ -248,7 +248,7 @@ class StartedCollective {
 
   Collective::Kind kind;
   std::optional<Members> group;  // empty: all workers
-  std::int64_t number;  // counts the collectives that its members have started, and partial all-reduces separately
+  std::int64_t number;  // index among the collectives of its members; partial all-reduces are counted separately
   Step step;            // step of the worker's contribution
 
   static constexpr std::int64_t finished = -1;  // number of a moved-from handle

@@ -48,8 +48,8 @@ class CompressedSum {
   // The second packet after an all-to-all, in which this worker received chunk number `chunk` of every packet.
   Packet reduced_packet(std::vector<MicroBatch> carried, Step step, const SharedPackets& first, int chunk);
 
-  // The step's gradient after the last exchange. It is the same for all workers, so only one worker per process calls
-  // it.
+  // The step's gradient after the last exchange. It is the same for all workers, so only one worker per process
+  // computes it.
   struct Exchanged {
     SharedPackets packets{};
     CellPtr between{};  // null: only one exchange

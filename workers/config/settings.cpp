@@ -15,8 +15,9 @@ namespace syncopate {
 
 namespace fs = std::filesystem;
 
-// The questions that a reader asks an empty document, from which its keys are listed. A question is which word a choice
-// has, or whether a key is written. Holds the answers to some questions and records all that were asked.
+// To list the keys of a table, the function that reads the table is called with an empty document. What it reads
+// depends on questions: which word a choice has, or whether a key is written. An exploration holds the answers to some
+// questions and records all that were asked.
 class Exploration {
  public:
   struct Question {

@@ -198,7 +198,7 @@ class Settings {
   std::vector<Settings> sections(const Key& key);
 
   // Makes a table known and copies it to the resolved configuration as it is written, for tables that are not read
-  // through Settings. If the key has no sentence, the table is not described, because it must not be written here.
+  // through Settings. The reference does not list a key without a sentence: its table is a fault where it stands.
   void keep_as_written(const Key& key);
 
   // Reports a fault that concerns several keys or that the reading functions cannot detect: "<place>: <key> = <found>;

@@ -39,7 +39,7 @@ struct Misfit {
   std::string needed;  // for example "the convolutions need images of at least 16 x 16"
 };
 
-// Why no network can be created for samples of this shape. Names a key of the model's table.
+// Thrown if a model has no network for samples of the data set's shape. `key`: the key of the model that is wrong.
 struct ModelFault : std::runtime_error {
   ModelFault(std::string faulty_key, const std::string& what) : std::runtime_error(what), key(std::move(faulty_key)) {}
   std::string key;

@@ -208,7 +208,7 @@ class ApartByProducts : public GradientsApart {
   const Network& network_;
   const Device& device_;
   std::unique_ptr<const FlatVector> inputs_;
-  std::vector<LinearPass> passes_;  // `outputs` contains the loss's gradients
+  std::vector<LinearPass> passes_;  // `outputs` contains the loss's gradients with respect to the layer's outputs
   std::vector<List> lists_;
 };
 

@@ -67,7 +67,8 @@ Gradient MicroBatches::compute_each(Rank rank, const ModelStatePtr& at, const Mi
   return sum;
 }
 
-// Computes until a message is in the inbox. A message exactly at the end of the micro-batch cancels it, too.
+// Computes one micro-batch, unless a message is in the inbox, or arrives before the micro-batch ends or exactly then.
+// Such a message cancels the micro-batch.
 std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                             const MicroBatch& samples, const Deadline& deadline) {
   SimulatedParticipant& participant = state_[rank];

@@ -45,7 +45,7 @@ struct CollectiveGroup {
   std::int64_t first_open = 0;          // number of the first open collective
   PendingCollective* newest = nullptr;  // the collective started last, even if it has ended
   std::int64_t newest_number = -1;
-  std::int64_t begun = 0;    // number of collectives begun, since costs may vary by number
+  std::int64_t begun = 0;    // number of collectives begun; jitter depends on it
   bool under_way = false;    // whether a collective is on the network
   Time free_at{};            // end of the last collective
   std::vector<int> started;  // for a group of some workers: number of collectives that each member has started

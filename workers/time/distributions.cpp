@@ -191,7 +191,7 @@ std::shared_ptr<const DelayProcess> tabulated_lognormal_delay(double scale_s) {
       });
 }
 
-// Z / alpha is log-normal, as is Z.
+// The delay is scale x min(Z / alpha, beta). Z / alpha is log-normal, because Z is.
 std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNormal& form, double scale_s) {
   const auto table = table_of(boost::math::lognormal(form.mu - std::log(form.alpha), form.sigma));
   return std::make_shared<DrawnDelay>(

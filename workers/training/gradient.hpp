@@ -65,8 +65,8 @@ struct Cell {
   FlatVector value;
   std::shared_ptr<Task> producer;  // null: already filled, or not in this process
   ProcessSet at;                   // the processes that have the cell, if several processes divide the work
-  // True once an optimizer step from this cell, which may reuse its memory, has been submitted; memos then no longer
-  // return it. Only the submitting thread reads this flag.
+  // True once an optimizer step from this cell has been submitted. The step may reuse the cell's memory, so look-ups in
+  // a Memo no longer return the cell. Only the submitting thread reads this flag.
   bool stepped_from = false;
 };
 using CellPtr = std::shared_ptr<Cell>;
@@ -75,8 +75,8 @@ CellPtr filled_cell(std::span<const float> values);
 inline const float* values_of(const CellPtr& cell) { return cell ? cell->value.data() : nullptr; }
 inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell->producer : nullptr; }
 
-// The age of an optimizer's moment, for its bias correction: with decay beta, the share left x beta^steps of the moment
-// is still its initial zero.
+// The age of an optimizer's moment, for its bias correction: with decay beta, the initial zero is still the share
+// `left` x beta^`steps` of the moment.
 struct MomentAge {
   Step steps{};     // steps since the share of the initial zero was `left`
   double left = 1;  // 1 for a moment that was zero, less for a mean of moments with unequal ages

@@ -336,7 +336,8 @@ struct AveragedOptions {
   std::optional<double> kept_of_x{};  // 1 - c (mu_x); none: Schedule-Free's weights
   double rate_power = 2;              // p
   double step_power = 0;              // r
-  bool scales_rate = false;  // base rms: lr, also in w, is multiplied by sqrt(1 - b2^t), and v is not divided ("paper")
+  // Only for base rms ("paper"): lr is multiplied by sqrt(1 - b2^t), also in w_t, and v is not divided by 1 - b2^t.
+  bool scales_rate = false;
   bool decays_at_z = false;  // wd z in place of wd y
   double beta1 = 0.9;
   double beta2 = 0.999;
