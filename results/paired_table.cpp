@@ -596,8 +596,8 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
                                   : fmt::format("{} to {} s, point by point", shown_number(*horizons.begin()),
                                                 shown_number(*horizons.rbegin()));
     text += fmt::format(
-        "Times to the target are restricted means: times that are later than {}, or unknown, count as this\n"
-        "time. (k/n): k of n runs reached the target by then.\n",
+        "Times to the target are restricted means: a time that is later than the limit, or unknown, counts as the\n"
+        "limit ({}). (k/n): k of n runs reached the target by then.\n",
         until);
   }
   if (has_bound)

@@ -43,8 +43,9 @@ void finish_line(std::string& text, std::string& line) {
 
 // The cells, each changed by `change`, with `between` between them.
 template <typename Change>
-std::string joined(const std::vector<std::string>& cells, const char* between, Change change) {
-  return fmt::format("{}", fmt::join(cells | std::views::transform(change), between));
+std::string joined(std::vector<std::string> cells, const char* between, Change change) {
+  std::ranges::transform(cells, cells.begin(), change);
+  return fmt::format("{}", fmt::join(cells, between));
 }
 
 std::string in_markdown(const std::string& text) {

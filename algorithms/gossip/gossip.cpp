@@ -203,9 +203,10 @@ GossipGraphPtr read_torus(Settings& table, const AlgorithmContext& context, Mixi
     return nullptr;
   }
   const std::size_t faults = table.faults_so_far();
-  const int rows = static_cast<int>(table.integer(
-      {"rows", "Number of rows of the torus, all of equal length."}, 2, 1'000'000,
-      Stated(largest_divisor_up_to_root(workers), "the largest divisor of the number of workers up to its root")));
+  const int rows = static_cast<int>(
+      table.integer({"rows", "Number of rows of the torus, all of equal length."}, 2, 1'000'000,
+                    Stated(largest_divisor_up_to_root(workers),
+                           "the largest divisor of the number of workers that is at most its square root")));
   if (table.faults_so_far() > faults || !context.workers_known) return nullptr;
   if (workers % rows == 0 && workers / rows > 1) return torus(rows, workers / rows);
   table.fault("rows", fmt::format("must divide the number of workers, {}, into rows of at least 2 workers", workers));

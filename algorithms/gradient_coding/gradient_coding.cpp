@@ -362,13 +362,16 @@ void CodedSgd::serve(Server& server) const {
 }
 
 std::unique_ptr<Algorithm> make_coded_sgd(Settings& settings, const AlgorithmContext& context) {
-  const auto kind = settings
-                        .choice<Code>({"code", "How parts are distributed, and how answers are combined to the sum."},
-                                      {{"fractional", Code::fractional},
-                                       {"cyclic", Code::cyclic},
-                                       {"stochastic", Code::stochastic},
-                                       {"ignore-stragglers", Code::ignore_stragglers}})
-                        .value_or(Code::fractional);
+  const auto kind =
+      settings
+          .choice<Code>(
+              {"code",
+               "Which workers compute which parts of the gradient, and how their messages are combined to its sum."},
+              {{"fractional", Code::fractional},
+               {"cyclic", Code::cyclic},
+               {"stochastic", Code::stochastic},
+               {"ignore-stragglers", Code::ignore_stragglers}})
+          .value_or(Code::fractional);
   const LateWork late = read_late_work(settings);
   if (kind != Code::stochastic) {
     auto code = read_exact_code(settings, kind, context);

@@ -207,7 +207,8 @@ std::unique_ptr<Algorithm> make_edit(Settings& settings, const AlgorithmContext&
     settings.fault("sync_seconds", "must not be given together with `period`: rounds end either by time or by steps");
   if (!is_timed && !has_period) settings.fault("algorithm", "needs a table `period` (EDiT), or sync_seconds (A-EDiT)");
   if (has_period) options.period = read_sync_period(settings, context);
-  options.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
+  options.outer = make_outer_optimizer(settings.section(
+      {"outer", "The optimizer that steps along the mean of the workers' pseudo-gradients, weighted and clipped."}));
   options.penalty = read_penalty(settings);
   options.scope = settings.choice({"scope", "The unit of weights and outliers: each tensor, or the whole model."},
                                   {{"tensor", Scope::tensor}, {"model", Scope::model}}, options.scope);

@@ -304,7 +304,8 @@ Traits LocalRounds::traits() const {
 
 Forecast LocalRounds::forecast(const PredictionInput& input) const {
   if (!traits().has_formulas) return {};
-  if (choices_.steps.phase->micro_batches) return Forecast::none("local steps have another number of micro-batches");
+  if (choices_.steps.phase->micro_batches)
+    return Forecast::none("local steps have another number of micro-batches than synchronous steps");
   // Rules that use the learning rate have no synchronous steps, so the local phase is the whole run.
   const auto rate = choices_.steps.learning_rate_over(input.budget.steps.value_or(Step{}));
   return predict_rounds(*choices_.period, choices_.policies.average, rate ? *rate : input.learning_rate, input);

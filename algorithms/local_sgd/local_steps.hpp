@@ -21,7 +21,7 @@ class LocalSteps {
   virtual ~LocalSteps() = default;
 
   virtual void begin_round() { *taken_ = Step{}; }
-  // Calls `see` with each mean gradient, before the step along it; only for steps that train.
+  // Calls `see` with the mean gradient of each later step, before the step along it. Must be a kind of step that trains.
   void watch(std::function<void(Gradient&)> see) { see_ = std::move(see); }
   // Takes or skips one step. Returns whether the worker takes further steps in this round.
   virtual bool take() = 0;

@@ -197,7 +197,9 @@ void prepare_experiment(Task& task, const MpiSession& session) {
   if (line.command == "compare") {  // checked before the simulation, which may take a long time
     std::string why = why_not_under_mpi(*task.experiment);
     if (task.experiment->tuning)
-      why = "tune; must be left out, because compare does not tune: use ~tune, and set the keys that tuning has found";
+      why =
+          "tune; must be left out, because compare does not tune: add ~tune to the command, and set the tuned keys to "
+          "the values that tuning has found";
     if (!why.empty()) throw ConfigurationFault(fmt::format("{}: {}", line.file, why));
   }
   choose_runs(*task.experiment, line.only);

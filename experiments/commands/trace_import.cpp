@@ -7,7 +7,6 @@
 #include <istream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 #include <streambuf>
 #include <tuple>
@@ -251,8 +250,10 @@ std::map<std::string, std::int64_t> named_workers(const TraceImportOptions& opti
 std::string note_on_names(const std::map<std::string, std::int64_t>& workers) {
   constexpr std::size_t most = 4;
   std::vector<std::string> shown;
-  for (const auto& [name, number] : workers | std::views::take(most))
+  for (const auto& [name, number] : workers) {
+    if (shown.size() == most) break;
     shown.push_back(fmt::format("{} = {}", number, name));
+  }
   return fmt::format("workers are numbered by name, in alphabetical order: {}{}", fmt::join(shown, ", "),
                      workers.size() > most ? fmt::format(" and {} more", workers.size() - most) : "");
 }
@@ -371,7 +372,8 @@ std::string comparison_of(const std::vector<StepTimes>& complete, std::int64_t s
   const std::string where =
       std::ssize(complete) == steps
           ? ""
-          : fmt::format("in {} of {} steps every worker has all its micro-batches; there ", complete.size(), steps);
+          : fmt::format("in {} of {} steps every worker has all its micro-batches; in these steps ", complete.size(),
+                        steps);
   return fmt::format("{}a worker's step takes {} s on average, the slowest worker's {} s: {} times as long\n", where,
                      shown_number(mean_s), shown_number(mean_slowest_s),
                      with_decimals(mean_s > 0 ? mean_slowest_s / mean_s : 1, 3));

@@ -92,8 +92,8 @@ struct MicroBatchWork {
   int workers = 1;                                // simultaneous measurements, but at most one per core
   int micro_batches = 1;                          // M per step: all their gradients are in memory at the same time
   std::shared_ptr<const BatchLengths> lengths{};  // the time is fitted to these sequence lengths; null: no sequences
-  bool pads = false;             // whether `load` gives an objective that pads sequences (see ContentCost)
-  bool asks_for_tokens = false;  // whether unpadded tokens have a cost although sequences are padded
+  bool pads = false;                              // whether the objective of `load` pads sequences (see ContentCost)
+  bool asks_for_tokens = false;                   // whether unpadded tokens have a cost although sequences are padded
 };
 
 struct MeasuredMicroBatch {

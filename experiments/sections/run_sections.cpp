@@ -133,7 +133,9 @@ std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bo
     data_of.resize(static_cast<std::size_t>(workers));
     for (const std::int64_t rank : ranks) {
       std::optional<Step>& data = data_of[static_cast<std::size_t>(rank)];
-      if (data) leaving.fault("workers", fmt::format("must not name worker {}, which already leaves", rank));
+      if (data)
+        leaving.fault("workers",
+                      fmt::format("must not name worker {} again: it is already among the workers that leave", rank));
       data = steps;
     }
   }
@@ -566,7 +568,8 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
       {"largest_eigenvalue", "The largest eigenvalue of the loss's Hessian on `samples`, by power iteration."}, false);
   model.hessian_trace = table.flag({"hessian_trace", "The trace of that Hessian, by Hutchinson's estimator."}, false);
   model.samples =
-      table.integer({"samples", "Measures on this many first training samples.", "samples"}, 1, most, model.samples);
+      table.integer({"samples", "Number of training samples to measure on: the first ones of the data set.", "samples"},
+                    1, most, model.samples);
   model.curvature.most_products = static_cast<int>(
       table.integer({"most_products", "Limit of Hessian-vector products for the eigenvalue, and for the trace."}, 1,
                     100'000, model.curvature.most_products));

@@ -402,9 +402,9 @@ std::unique_ptr<Optimizer> read_gpa(Settings& optimizer) {
   AveragedOptions options{.share_of_x = 0.7};
   options.base = optimizer.choice({"base", "The optimizer whose steps are averaged."},
                                   {{"adamw", Base::adamw}, {"sgd", Base::sgd}}, Base::adamw);
-  options.share_of_x =
-      optimizer.number({"mu_y", "Share of the evaluated average x in the model y at which gradients are taken."},
-                       {.low = 0, .high = 1, .low_open = true}, options.share_of_x);
+  options.share_of_x = optimizer.number(
+      {"mu_y", "Weight of x, which is evaluated, in the model mu_y x + (1 - mu_y) z that gradients are taken at."},
+      {.low = 0, .high = 1, .low_open = true}, options.share_of_x);
   options.kept_of_x = optimizer.number(
       {"mu_x", "Share of the average x that a step keeps; 0.9^(1/H) corresponds to DiLoCo with H steps."}, share,
       0.9967);

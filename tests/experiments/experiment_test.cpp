@@ -199,8 +199,10 @@ TEST_F(ExperimentFile, WhoLeavesMustBeAWorkerAndLeaveOnce) {
               HasSubstr("cluster.leave.0.workers = 4; each element must be an integer from 0 to 3"));
   EXPECT_THAT(faults({"cluster.leave=[{workers=[2], after_steps=-1}]"}),
               HasSubstr("cluster.leave.0.after_steps = -1; must be an integer from 0"));
-  EXPECT_THAT(faults({"cluster.leave=[{workers=[1,2], after_steps=1}, {workers=[2], after_steps=5}]"}),
-              HasSubstr("cluster.leave.1.workers = [2]; must not name worker 2, which already leaves"));
+  EXPECT_THAT(
+      faults({"cluster.leave=[{workers=[1,2], after_steps=1}, {workers=[2], after_steps=5}]"}),
+      HasSubstr(
+          "cluster.leave.1.workers = [2]; must not name worker 2 again: it is already among the workers that leave"));
   EXPECT_THAT(faults({"cluster.leave=[{workers=[1,1], after_steps=1}]"}), HasSubstr("must not name worker 1"));
   EXPECT_THAT(faults({"cluster.leave=[{workers=[], after_steps=1}]"}), HasSubstr("must name at least one worker"));
   EXPECT_THAT(faults({"cluster.micro_batch_s=0.5", "delays=[{kind=\"normal\", mean=-5, standard_deviation=1}]"}),

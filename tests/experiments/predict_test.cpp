@@ -869,7 +869,9 @@ TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
        {ring + ", overlap={buckets=4}}"},
        "the time that overlap hides depends on when each worker finishes each bucket"},
       {"algorithm='dropcompute', threshold_s=0.015, preempt='microbatch'", {}, "none for these settings"},
-      {local + ", local_phase={micro_batches=1}", {}, "local steps have another number of micro-batches"}};
+      {local + ", local_phase={micro_batches=1}",
+       {},
+       "local steps have another number of micro-batches than synchronous steps"}};
   for (const auto& [method, overrides, reason] : cases) {
     Overrides all = overrides;
     all.push_back("methods=[{" + method + "}]");

@@ -225,9 +225,10 @@ TEST_F(TraceImport, CountsMicroBatchesWithoutDuration) {
 TEST_F(TraceImport, ComparesWorkersInStepsThatLackNoMicroBatch) {
   const std::string first = "worker,step,micro_batch,duration_s\n0,0,0,1\n0,0,1,1\n1,0,0,2\n1,0,1,2\n";
   write("times.csv", first + "0,1,0,1\n0,1,1,1\n1,1,0,2\n0,2,0,1\n0,2,1,1\n1,2,0,2\n1,2,1,2\n");
-  EXPECT_THAT(syncopate("trace import times.csv -o run.csv").out,
-              HasSubstr("\nin 2 of 3 steps every worker has all its micro-batches; there a worker's step takes 3 s on "
-                        "average, the slowest worker's 4 s: 1.333 times as long\n"));
+  EXPECT_THAT(
+      syncopate("trace import times.csv -o run.csv").out,
+      HasSubstr("\nin 2 of 3 steps every worker has all its micro-batches; in these steps a worker's step takes 3 s on "
+                "average, the slowest worker's 4 s: 1.333 times as long\n"));
   write("holes.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n1,0,0,1\n1,0,1,1\n0,1,0,1\n0,1,1,1\n1,1,1,1\n");
   EXPECT_THAT(syncopate("trace import holes.csv -o run.csv").out,
               AllOf(HasSubstr("\nno step has all micro-batches of every worker, so steps are not compared\n"),

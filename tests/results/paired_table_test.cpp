@@ -205,7 +205,9 @@ TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
   for (const std::size_t reached_it : {0, 2}) EXPECT_EQ(rows[reached_it].measures.at(0).horizon_s, 60);
   EXPECT_DOUBLE_EQ(rows[2].measures.at(0).own.mean, 42.5);
   EXPECT_DOUBLE_EQ(rows[2].measures.at(0).other.mean, 40);  // mean of 20 s, and of 60 s in place of 90 s
-  EXPECT_THAT(paired_notes(rows, "A"), HasSubstr("restricted means: times that are later than 60 s"));
+  EXPECT_THAT(
+      paired_notes(rows, "A"),
+      HasSubstr("restricted means: a time that is later than the limit, or unknown, counts as the\nlimit (60 s)"));
 }
 
 // Each run of C ended without reaching the target, at least 78 s later than A's run with the same seed reached it. The

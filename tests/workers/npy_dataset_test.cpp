@@ -196,7 +196,7 @@ TEST_F(NpyDataset, LabelsOfTokensThatAreNoneAreFaults) {
   EXPECT_THAT(fault_of("(2, 3)", {1, 1, 1, 1 << 24, 1, -100}), HasSubstr("label (1, 0) = 16777216; must be in 0"));
   EXPECT_THAT(fault_of("(2, 3)", {1, 1, 1, 1, 1, 2}), HasSubstr("label (1, 2) = 2 belongs to padding; must be -100"));
   EXPECT_THAT(fault_of("(2, 3)", {1, 1, 1, -100, -100, -100}),
-              HasSubstr("row 1 contains only -100; must have at least one label"));
+              HasSubstr("row 1 contains only -100, which means no label; must have at least one label"));
   EXPECT_THAT(fault_of("(2,)", {1, 1}),
               AllOf(HasSubstr("y_test.npy"), HasSubstr("has shape (1, 2)"), HasSubstr("the training set's, (2,)")));
   write("y_train.npy", npy_file("|u1", "(2, 3)", {1, 1, 1, 1, 1, 1}));

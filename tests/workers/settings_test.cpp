@@ -361,7 +361,8 @@ TEST(KeyPath, AddressesElementsByNumberLabelAndName) {
   EXPECT_EQ(element_index(m, "ring"), 2u);
   EXPECT_EQ(what([&] { element_index(m, "3"); }), "\"3\" must be one of one, sgd, ring, or a number from 0 to 2");
   EXPECT_EQ(what([&] { element_index(m, "sgd"); }),
-            "\"sgd\" names 2 elements; must be a label, or an element's number, counted from 0");
+            "2 elements are named \"sgd\"; must be a label that only one element has, or an element's number, counted "
+            "from 0");
   EXPECT_EQ(what([&] { element_index(m, "rnig"); }),
             "\"rnig\" must be one of one, sgd, ring, or a number from 0 to 2; did you mean \"ring\"?");
 }

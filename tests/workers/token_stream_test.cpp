@@ -179,8 +179,8 @@ TEST_F(TokenStreams, FaultsNameTheFileAndWhatWouldBeRight) {
 
   write("test.bin", FileBytes(101, 1));
   EXPECT_EQ(fault(), test.string() +
-                         ": has 101 bytes; must be a multiple of 2, the size of a token of uint16, which files without "
-                         "llm.c's header have unless `format` is set");
+                         ": has 101 bytes; must be a multiple of 2, the size of a uint16 token; a file without llm.c's "
+                         "header has uint16 tokens unless `format` is set");
   write("test.bin", {});
   EXPECT_EQ(fault(), test.string() + ": is empty");
   save<std::uint16_t>("test.bin", 4);

@@ -115,8 +115,10 @@ std::size_t element_index(const TomlNode& array, const std::string& part) {
       if (!part.empty() && text_in(elements[i].find(key)) == part) matches.push_back(i);
     if (matches.size() == 1) return matches.front();
     if (matches.size() > 1)
-      throw KeyPathFault(fmt::format(
-          "\"{}\" names {} elements; must be a label, or an element's number, counted from 0", part, matches.size()));
+      throw KeyPathFault(
+          fmt::format("{} elements are named \"{}\"; must be a label that only one element has, or an element's "
+                      "number, counted from 0",
+                      matches.size(), part));
   }
   throw KeyPathFault(no_such_element(elements, part));
 }

@@ -108,7 +108,8 @@ void check_token_labels(const path& file, std::size_t row, std::span<const std::
       reject(file, fmt::format("label ({}, {}) = {} belongs to padding; must be {}", row, place, label, ignored_label));
   }
   if (std::ranges::count(labels, ignored_label) == std::ssize(labels))
-    reject(file, fmt::format("row {} contains only {}; must have at least one label", row, ignored_label));
+    reject(file, fmt::format("row {} contains only {}, which means no label; must have at least one label", row,
+                             ignored_label));
 }
 
 struct ArrayFiles {

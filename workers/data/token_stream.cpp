@@ -301,9 +301,9 @@ TokenFile::TokenFile(const std::filesystem::path& file, std::optional<TokenType>
   begin_ = form ? header_bytes : 0;
   const std::size_t bytes = mapped_.size - begin_;
   if (bytes % bytes_of(type_) != 0)
-    reject(file,
-           fmt::format("has {} bytes; must be a multiple of {}, the size of a token of {}{}", bytes, bytes_of(type_),
-                       name_of(type_), type ? "" : ", which files without llm.c's header have unless `format` is set"));
+    reject(file, fmt::format("has {} bytes; must be a multiple of {}, the size of a {} token{}", bytes, bytes_of(type_),
+                             name_of(type_),
+                             type ? "" : "; a file without llm.c's header has uint16 tokens unless `format` is set"));
   if (!form && !type && look_like_uint32(mapped_.bytes.get(), bytes))
     reject(file, "format",
            "every second number is 0, as if its tokens were uint32; `format` must be \"uint32\", or \"uint16\" if they "

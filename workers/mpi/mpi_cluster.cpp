@@ -101,7 +101,8 @@ class MpiReplayLog final : public RunObserver {
     if (!replays_) return false;
     replay_rows();
     if (!calls_.is_through()) return true;
-    if (call != position_.call) throw ReplayMismatch("it comes to another call than the one at which it had stopped");
+    if (call != position_.call)
+      throw ReplayMismatch("the method comes to another call than the one at which the checkpoint was written");
     at_end();
     replays_ = false;
     has_just_resumed_ = true;
@@ -112,7 +113,7 @@ class MpiReplayLog final : public RunObserver {
   // Returns the logged answer to the next call.
   template <typename Answer>
   Answer next_answer(Call call) {
-    if (next() != call) throw ReplayMismatch("it makes another call than it had made");
+    if (next() != call) throw ReplayMismatch("the method makes another call than before the checkpoint");
     ++calls_.next;
     Answer answer{};
     StateArchive(calls_.source())(answer);
@@ -474,7 +475,8 @@ class MpiCluster : public Cluster {
     using Ending = MpiRunState::Ending;
     MpiRunState& state = run_->state;
     if (!state.takes_part()) return;
-    if (run_->replay_log.replays(Call::end)) throw ReplayMismatch("it ends before the call that it had come to");
+    if (run_->replay_log.replays(Call::end))
+      throw ReplayMismatch("the method ends before it repeats the call at which the checkpoint was written");
     run_->enter(Call::end);
     if (state.ending == Ending::none) {
       if (!state.is_lost) {

@@ -204,8 +204,9 @@ void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values, std
     throw RunFailure(fmt::format("worker {} enters partial all-reduce {} with a different activation than the others",
                                  arrival.worker.value, arrival.round + 1));
   if (activation_->rank && (activation_->rank->value < 0 || activation_->rank->value >= workers_))
-    throw RunFailure(fmt::format("a partial all-reduce waits for worker {}: the workers are 0 to {}",
-                                 activation_->rank->value, workers_ - 1));
+    throw RunFailure(
+        fmt::format("a partial all-reduce waits for worker {}, which does not exist: the workers are 0 to {}",
+                    activation_->rank->value, workers_ - 1));
   arrived_[arrival.worker] = 1;
 }
 

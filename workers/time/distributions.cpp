@@ -423,7 +423,7 @@ constexpr std::array delay_rows = {
     DelayRow{"drift", "Grows by per_step with each step, up to maximum.", read_drift, true},
     DelayRow{
         "trace",
-        "Recorded durations from a file with worker, step, micro_batch, duration_s, times scale, plus shift; end = "
+        "Recorded durations x scale + shift; the file has the columns worker, step, micro_batch, duration_s; end = "
         "\"error\", \"stop\", \"wrap\", or stretch.",
         read_trace_delay, true},
 };
