@@ -121,8 +121,7 @@ using LateRuleRow = RuleRow<LateRule(Settings&)>;  // the sentence says where th
 constexpr std::array late_kinds = {
     LateRuleRow{"outer-model", "at the outer model after its step along the late average (delayed updates)",
                 [](Settings& settings) { return make_delayed_rule(read_averaged(settings, "averaged")); }},
-    LateRuleRow{"eager",
-                "at the result of an outer step in which the worker's own part is already its newest (eager updates)",
+    LateRuleRow{"eager", "at the result of an outer step that already has the worker's own newest part (eager updates)",
                 [](Settings&) { return make_eager_rule(); }},
     LateRuleRow{"own-steps", "at the late average plus the worker's own steps since then (CoCoD-SGD)",
                 [](Settings&) { return make_cocod_rule(); }},

@@ -774,7 +774,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
     if (!training.has("dataset")) training.leave_out("dataset");
     const std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const std::int64_t parameters = training.integer(
-        {"parameters", "Number of parameters, of 4 bytes each, that messages have in place of a model's."}, 0,
+        {"parameters", "Number of parameters, of 4 bytes each, that a message has instead of the model's number."}, 0,
         most * std::int64_t{sizeof(float)});
     result.objective.parameters = parameters;
   }

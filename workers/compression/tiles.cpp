@@ -351,7 +351,7 @@ void read_tiles(CompressionKeys& keys) {
                         "must be \"all\" with feedback = \"ef21\": the step is along the mean of all estimates");
   keys.refuse_estimates(
       own.clips_to_median, "clip_to_median",
-      "must be false with feedback = \"ef21\": estimates add up what workers send, so it must not be scaled");
+      "must be false with feedback = \"ef21\": estimates are sums of what workers send, which must not be scaled");
   keys.options.make = maker_of<TiledTopK>(own);
 }
 

@@ -175,7 +175,8 @@ class MpiCollectives {
   // need their results. Then waits until all programs have ended.
   void wait_for_all_ends();
 
-  // Archives open collectives while the ranks are stopped. Reading completes the ones that `started_before` has added.
+  // Archives open collectives while the ranks are stopped. Reading restores the contents of those that
+  // `started_before` has added during the replay.
   void serialise(StateArchive& archive);
 
  private:

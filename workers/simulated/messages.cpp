@@ -75,7 +75,8 @@ bool SimulatedMessages::nobody_can_send_to(Rank rank, std::optional<Rank> from) 
   return true;
 }
 
-// Checks all participants only if the leave may concern them: thousands of leaves would cost millions of checks.
+// Checks all participants only if this leave may concern all of them. To check all at each of thousands of leaves would
+// take millions of checks.
 void SimulatedMessages::notify_of_leave(Rank left) {
   const bool concerns_all =
       state_.is_server(left) || state_[left].awaited > 0 || state_.leaves + state_.servers_left >= state_.size() - 1;
